@@ -1,0 +1,138 @@
+"""The command line."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from protoalign.errors import UserError
+from protoalign.runtime import configure
+
+configure()  # before anything imports jax
+
+from protoalign.config import Preset  # noqa: E402
+
+World = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="WORLD")]
+Folder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
+
+# The best mean return of a task policy in the source domain in the paper's table of all results, after 25 M steps.
+PAPER_SOURCE_RETURN = {"hunter-z1c1": 1.73, "hunter-z2c2": 3.22, "hunter-z3c3": 4.40, "hunter-z4c4": 5.61}
+
+
+def task(
+    env: World,
+    seed: int = 0,
+    steps: int | None = None,
+    out: Path | None = None,
+    preset: Preset = "fast",
+    json: bool = False,
+) -> None:
+    """Train the task policy in a world and measure it.
+
+    The same command again goes on where it was stopped, or shows the result when done.
+
+    Args:
+        env: Where to train: hunter-z1c1 (one zombie, one cow), hunter-z4c4, hunter-z1c1/z2c2 (one of them per
+            episode), hunter-z4c4-16x16 (a larger grid).
+        seed: Everything random follows from it.
+        steps: Environment steps to train for; the preset's number if not given.
+        out: The run folder; runs/WORLD-sSEED if not given.
+        preset: fast (two CPU cores, minutes) or paper (the paper's network and settings).
+        json: Print the result as one line of JSON.
+    """
+    from protoalign import stages
+
+    out = out or Path("runs") / f"{env.lower().replace('/', '+')}-s{seed}"
+    show_task(out, stages.task(env, out, seed, preset, steps), json)
+
+
+def evaluate(
+    run: Folder,
+    env: str | None = None,
+    episodes: int = 2048,
+    seed: int = 1,
+    greedy: bool = False,
+    json: bool = False,
+) -> None:
+    """Measure the task policy of a run folder over whole episodes.
+
+    Args:
+        run: The run folder.
+        env: Another world to play in, e.g. hunter-z4c4; the one it was trained in if not given.
+        episodes: How many episodes.
+        seed: Of the evaluation.
+        greedy: Take the likeliest action instead of sampling.
+        json: Print one line of JSON.
+    """
+    from protoalign import envs, stages
+
+    world, net, config = stages.load_task(run, envs.make(env) if env else None)
+    figures = stages.evaluate(world, net, seed, episodes, greedy)
+    if json:
+        return print_json({"env": world.name, "trained_in": config["env"], "seed": seed, "greedy": greedy, **figures})
+    Console().print(
+        f"{world.name}: return {figures['return']:.3f} ± {figures['return_se']:.3f} (standard error, "
+        f"{episodes} episodes, {'greedy' if greedy else 'sampled'}), mean length {figures['length']:.1f}",
+        highlight=False,
+    )
+
+
+def show_task(out: Path, result: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        return print_json(result)
+    from protoalign.runs import Run
+
+    paper = PAPER_SOURCE_RETURN.get(result["env"])
+    table = Table(title=f"Task policy in {result['env']} (seed {result['seed']}, preset {result['preset']})", show_header=False)
+    table.add_row("return", f"{result['source_return']:.3f} ± {result['source_return_se']:.3f} (standard error)")
+    table.add_row("episodes measured", f"{result['source_episodes']:,}")
+    if paper:
+        table.add_row("the paper's, after 25 M steps", f"{paper:.2f}")
+    table.add_row("steps trained", f"{result['task_steps']:,}")
+    table.add_row("seconds, compiling included", f"{result['seconds']['task']:.0f}")
+    table.add_row("return while learning", curve([row["return"] for row in Run(out).metrics("task")]))
+    console = Console()
+    console.print(table)
+    console.print(
+        f"Everything is in {out}. Next: protoalign evaluate {out}   or   protoalign play {result['env']}", highlight=False
+    )
+
+
+def curve(values: list[float | None], width: int = 48) -> str:
+    """Numbers as a row of small bars."""
+    known = [v for v in values if v is not None]
+    if not known:
+        return ""
+    picked = [known[i * len(known) // width] for i in range(width)] if len(known) > width else known
+    low, high = min(picked), max(picked)
+    bars = "▁▂▃▄▅▆▇█"
+    return "".join(bars[int((v - low) / (high - low or 1) * 7.99)] for v in picked) + f"  {low:.2f} to {high:.2f}"
+
+
+def print_json(value: dict[str, Any]) -> None:
+    print(json.dumps(value))
+
+
+COMMANDS: dict[str, Callable[..., Any]] = {"task": task, "evaluate": evaluate}
+
+
+def main() -> None:
+    try:
+        tyro.extras.subcommand_cli_from_dict(
+            COMMANDS,
+            prog="protoalign",
+            description="Move a trained policy into a world that looks different but works the same. "
+            "Start with: protoalign task hunter-z1c1",
+            config=(tyro.conf.FlagCreatePairsOff,),
+        )
+    except UserError as error:
+        Console(stderr=True).print(f"[red]protoalign:[/] {error}", highlight=False, soft_wrap=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("stopped; the same command goes on from the last checkpoint", file=sys.stderr)
+        sys.exit(130)

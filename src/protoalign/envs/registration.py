@@ -1,0 +1,18 @@
+"""Gymnasium ids. Importing gymnasium loads this, so it imports nothing heavy."""
+
+import gymnasium
+
+
+def register() -> None:
+    """`protoalign/Hunter-ZxCy-v0` for x, y up to 4, and `protoalign/Hunter-v0` with a `variant` keyword for any other."""
+    variants = [f"Z{z}C{c}" for z in range(5) for c in range(5) if z + c]
+    for name, variant in [("Hunter", "Z1C1"), *((f"Hunter-{v}", v) for v in variants)]:
+        env_id = f"protoalign/{name}-v0"
+        if env_id not in gymnasium.registry:
+            gymnasium.register(
+                env_id,
+                entry_point="protoalign.envs.gym:HunterEnv",
+                vector_entry_point="protoalign.envs.gym:HunterVectorEnv",
+                kwargs={"variant": variant},
+                max_episode_steps=None,
+            )

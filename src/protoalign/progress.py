@@ -1,0 +1,54 @@
+"""How far along something is: a live bar in a terminal, a line now and then elsewhere."""
+
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+PLAIN_SECONDS = 10.0  # between lines, where there is no terminal
+
+
+class Bar:
+    """`with Bar("task", total) as bar: bar.advance(n, note)`; `done` is where a resumed job starts."""
+
+    def __init__(self, name: str, total: int, done: int = 0):
+        self.name, self.total, self.done, self.first = name, total, done, done
+        self.console = Console(stderr=True)
+        self.live = self.console.is_terminal
+        self.started = self.printed = time.monotonic()
+        if self.live:
+            self.progress = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TextColumn("{task.percentage:3.0f} %  {task.fields[note]}"),
+                TimeRemainingColumn(compact=True),
+                console=self.console,
+                speed_estimate_period=20,
+            )
+            self.job = self.progress.add_task(name, total=total, completed=done, note="compiling ...")
+
+    def __enter__(self) -> "Bar":
+        if self.live:
+            self.progress.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self.live:
+            self.progress.stop()
+
+    def begin(self) -> None:
+        """Preparations are over: the clock starts."""
+        self.started = self.printed = time.monotonic()
+        if self.live:
+            self.progress.reset(self.job, completed=self.done, note="")
+
+    def advance(self, amount: int, note: str) -> None:
+        self.done += amount
+        now = time.monotonic()
+        if self.live:
+            self.progress.update(self.job, completed=self.done, note=note)
+        elif now - self.printed > PLAIN_SECONDS or self.done >= self.total:
+            left = (now - self.started) / (self.done - self.first) * max(0, self.total - self.done)
+            self.console.print(f"{self.name} {100 * self.done / self.total:3.0f} %  {note}  {left:.0f} s left", highlight=False)
+            self.printed = now

@@ -1,0 +1,222 @@
+"""Actor-critic networks over category grids.
+
+A network has two halves. `encode` turns an observation into compact integers, once, while collecting; calling the network
+turns those into action logits and a value, many times, while learning.
+
+`RelativeNet` (the default) sees every object relative to the agent. `RelationNet` is the paper's: self-attention over tiles
+that carry their position.
+"""
+
+from typing import Any, NamedTuple, Protocol
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from protoalign.envs.base import TileWorld
+
+
+class ActorCritic(Protocol):
+    """What PPO asks of a network."""
+
+    def encode(self, observation: Array) -> Any:
+        """A batch of observations as the network wants them; a pytree with leading axis B."""
+        ...
+
+    def __call__(self, seen: Any) -> tuple[Array, Array]:
+        """Action logits [B, A] and values [B] of encoded observations."""
+        ...
+
+
+class Dense(eqx.Module):
+    """x @ weight + bias, with an orthogonal start."""
+
+    weight: Array  # [in, out]
+    bias: Array  # [out]
+
+    def __init__(self, rng: np.random.Generator, n_in: int, n_out: int, gain: float = 2**0.5):
+        a = rng.standard_normal((max(n_in, n_out), min(n_in, n_out)))
+        q, r = np.linalg.qr(a)
+        q *= np.sign(np.diag(r))
+        self.weight = jnp.asarray(gain * (q if n_in >= n_out else q.T), jnp.float32)
+        self.bias = jnp.zeros(n_out)
+
+    def __call__(self, x: Array) -> Array:
+        return x @ self.weight + self.bias
+
+
+class Heads(eqx.Module):
+    """Policy and value on top of features [B, F]."""
+
+    policy: Dense
+    value: Dense
+
+    def __init__(self, rng: np.random.Generator, width: int, num_actions: int):
+        self.policy = Dense(rng, width, num_actions, 0.01)  # nearly uniform at the start
+        self.value = Dense(rng, width, 1, 1.0)
+
+    def __call__(self, x: Array) -> tuple[Array, Array]:
+        return self.policy(x), self.value(x)[:, 0]
+
+
+# -- the default ---------------------------------------------------------------------------------------------------------
+
+
+class Objects(NamedTuple):
+    """The tiles of a grid that are not floor, as the agent sees them; at most K = world.max_objects."""
+
+    category: Array  # [B, K] uint8
+    offset: Array  # [B, K] int16, which of the (2H-1)(2W-1) offsets from the agent; past the last where there is no object
+    place: Array  # [B] int16, the agent's own tile
+    codes: Array | None = None  # [B, types, C]: what each type of object is believed to be; None: it is what it looks like
+
+
+class RelativeNet(eqx.Module):
+    """The sum of one embedding per object, by category and offset from the agent, and one for the agent's place; then an MLP.
+
+    With soft codes (`codes`), grids hold types instead of categories, an object's embedding is the mean over the categories
+    it may be, and the agent is the tile most believed to be it.
+    """
+
+    table: Array  # [C, (2H-1)(2W-1), F]
+    place: Array  # [H*W, F]
+    bias: Array  # [F]
+    hidden: Dense
+    heads: Heads
+    world: TileWorld = eqx.field(static=True)
+
+    def __init__(self, rng: np.random.Generator, world: TileWorld, width: int = 64):
+        height, breadth = world.shape
+        offsets = (2 * height - 1) * (2 * breadth - 1)
+        categories = len(world.category_names)
+        self.table = jnp.asarray(0.1 * rng.standard_normal((categories, offsets, width)), jnp.float32)
+        self.place = jnp.asarray(0.1 * rng.standard_normal((height * breadth, width)), jnp.float32)
+        self.bias = jnp.zeros(width)
+        self.hidden = Dense(rng, width, width)
+        self.heads = Heads(rng, width, world.num_actions)
+        self.world = world
+
+    def encode(self, grid: Array, codes: Array | None = None) -> Objects:
+        """Grids [B, H, W] of categories, or of types with codes [B, types, C]; tiles of type `floor` are passed over."""
+        height, width = self.world.shape
+        grid = grid.reshape(-1, height * width)
+        if codes is None:
+            place = jnp.argmax(grid == self.world.agent, 1)
+        else:
+            place = jnp.argmax(jnp.take_along_axis(codes[:, :, self.world.agent], grid.astype(jnp.int32), 1), 1)
+        tile = first_marked(grid != self.world.floor, self.world.max_objects)  # [B, K], H*W where there is none
+        category = jnp.take_along_axis(grid, jnp.minimum(tile, height * width - 1), 1)
+        down = tile // width - (place // width)[:, None] + height - 1
+        right = tile % width - (place % width)[:, None] + width - 1
+        offset = jnp.where(tile < height * width, down * (2 * width - 1) + right, self.table.shape[1])
+        return Objects(category, offset.astype(jnp.int16), place.astype(jnp.int16), codes)
+
+    def __call__(self, seen: Objects) -> tuple[Array, Array]:
+        offset, category = seen.offset.astype(jnp.int32), seen.category.astype(jnp.int32)
+        categories, offsets, width = self.table.shape
+        if seen.codes is None:
+            absent = offset == offsets
+            row = jnp.where(absent, categories * offsets, category * offsets + offset)
+            x = embed_sum(self.table.reshape(-1, width), row)
+        else:
+            code = jnp.take_along_axis(seen.codes, category[..., None], 1)  # [B, K, C]
+            x = jnp.zeros(width)
+            for c in range(categories):
+                x = x + embed_sum(self.table[c], offset, code[..., c])
+        x = x + self.place[seen.place.astype(jnp.int32)] + self.bias
+        return self.heads(jax.nn.relu(self.hidden(jax.nn.relu(x))))
+
+
+def first_marked(mask: Array, k: int) -> Array:
+    """The first k marked tiles of each row of mask [B, N], as [B, k] int32; N where there are fewer."""
+    n = mask.shape[1]
+    # A running count, exact in float32. The matrix product is faster than cumsum for grids of ordinary size.
+    count = mask.astype(jnp.float32) @ np.triu(np.ones((n, n), np.float32))
+    return (count[:, None, :] <= np.arange(k, dtype=np.float32)[:, None]).sum(-1, dtype=jnp.int32)
+
+
+@jax.custom_vjp
+def embed_sum(table: Array, rows: Array, weight: Array | None = None) -> Array:
+    """Sum over k of weight[:, k] * table[rows[:, k]], [B, F]; rows past the table's end count as zero.
+
+    table: [R, F], rows: [B, K] int32, weight: [B, K] or None for ones; no gradient reaches the weights.
+    """
+    total = jnp.zeros((rows.shape[0], table.shape[1]))
+    for k in range(rows.shape[1]):  # one running sum is several times faster than gathering [B, K, F] and reducing it
+        row = jnp.take(table, rows[:, k], axis=0, mode="fill", fill_value=0)
+        total += row if weight is None else row * weight[:, k, None]
+    return total
+
+
+def _embed_sum_forward(table: Array, rows: Array, weight: Array | None = None) -> tuple[Array, Any]:
+    return embed_sum(table, rows, weight), (table, rows, weight)
+
+
+def _embed_sum_backward(saved: Any, grad: Array) -> tuple[Array, None, Array | None]:
+    # One scatter for all columns; automatic differentiation of the loop would make one per column.
+    table, rows, weight = saved
+    grads = grad[:, None, :] if weight is None else grad[:, None, :] * weight[..., None]
+    grads = jnp.broadcast_to(grads, (*rows.shape, grad.shape[1]))
+    no_weight_grad = None if weight is None else jnp.zeros_like(weight)
+    return jnp.zeros_like(table).at[rows].add(grads, mode="drop"), None, no_weight_grad
+
+
+embed_sum.defvjp(_embed_sum_forward, _embed_sum_backward)
+
+
+# -- the paper's ---------------------------------------------------------------------------------------------------------
+
+
+class RelationNet(eqx.Module):
+    """Self-attention over all tiles: two passes through one layer of four heads, then the maximum over tiles (appendix B.2)."""
+
+    category: Array  # [C, F]
+    position: Array  # [H*W, F]
+    qkv: Dense
+    mix: Dense
+    expand: Dense
+    shrink: Dense
+    hidden: Dense
+    heads: Heads
+    num_heads: int = eqx.field(static=True)
+    passes: int = eqx.field(static=True)
+
+    def __init__(self, rng: np.random.Generator, world: TileWorld, width: int = 32, num_heads: int = 4, passes: int = 2):
+        height, breadth = world.shape
+        self.category = jnp.asarray(rng.standard_normal((len(world.category_names), width)), jnp.float32)
+        self.position = jnp.asarray(rng.standard_normal((height * breadth, width)), jnp.float32)
+        self.qkv = Dense(rng, width, 3 * width, 1.0)
+        self.mix = Dense(rng, width, width, 1.0)
+        self.expand = Dense(rng, width, width)
+        self.shrink = Dense(rng, width, width, 1.0)
+        self.hidden = Dense(rng, width, width)
+        self.heads = Heads(rng, width, world.num_actions)
+        self.num_heads = num_heads
+        self.passes = passes
+
+    def encode(self, grid: Array) -> Array:
+        return grid.reshape(grid.shape[0], -1)
+
+    def __call__(self, seen: Array) -> tuple[Array, Array]:
+        x = self.category[seen.astype(jnp.int32)] + self.position  # [B, N, F]
+        for _ in range(self.passes):
+            x = layer_norm(x + self.attend(x))
+            x = layer_norm(x + self.shrink(jax.nn.relu(self.expand(x))))
+        return self.heads(jax.nn.relu(self.hidden(x.max(1))))
+
+    def attend(self, x: Array) -> Array:
+        batch, tiles, width = x.shape
+        q, k, v = (
+            y.reshape(batch, tiles, self.num_heads, -1).swapaxes(1, 2) for y in jnp.split(self.qkv(x), 3, -1)
+        )  # [B, heads, N, F / heads]
+        weight = jax.nn.softmax(q @ k.swapaxes(2, 3) / (width / self.num_heads) ** 0.5)
+        return self.mix((weight @ v).swapaxes(1, 2).reshape(batch, tiles, width))
+
+
+def layer_norm(x: Array) -> Array:
+    return (x - x.mean(-1, keepdims=True)) * jax.lax.rsqrt(x.var(-1, keepdims=True) + 1e-5)
+
+
+NETWORKS = {"relative": RelativeNet, "relation": RelationNet}

@@ -1,0 +1,187 @@
+"""Proximal policy optimisation: one implementation for every stage and every baseline.
+
+    state = init(config, world, net, key)
+    update = compile_update(config, world, steps)
+    state, metrics, record = update(state, key)        # as often as you like
+
+One update collects a segment from every environment and learns from it, all in one compiled program. Keys of updates come
+from folding the update's number into `key`, so a training state restored from disk goes on exactly as if never stopped.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from protoalign.envs.base import World
+from protoalign.errors import UserError
+from protoalign.rl.networks import ActorCritic
+from protoalign.rl.rollout import Record, Running, Segment, begin, collect
+
+
+@dataclass(frozen=True)
+class PPOConfig:
+    """Settings of PPO."""
+
+    envs: int = 128
+    """Environments run side by side."""
+    segment: int = 32
+    """Steps of each environment per update."""
+    minibatch: int = 512
+    """Steps per gradient step."""
+    epochs: int = 3
+    """Passes over the collected steps."""
+    learning_rate: float = 2e-3
+    """Adam's learning rate at the start."""
+    final_learning_rate: float = 1e-4
+    """... and at the end; it falls linearly."""
+    discount: float = 0.95
+    gae_lambda: float = 0.95
+    clip: float = 0.2
+    """How far a probability ratio may move before its gradient is cut."""
+    value_coef: float = 0.5
+    entropy_coef: float = 0.01
+    """Bonus for undecided policies at the start."""
+    final_entropy_coef: float = 0.01
+    """... and at the end; it falls linearly."""
+    max_grad_norm: float = 0.5
+
+    def __post_init__(self) -> None:
+        if min(self.envs, self.segment, self.minibatch, self.epochs) < 1:
+            raise UserError("envs, segment, minibatch and epochs must be at least 1")
+        if self.batch % self.minibatch:
+            raise UserError(f"minibatch {self.minibatch} does not divide envs x segment = {self.batch}")
+
+    @property
+    def batch(self) -> int:
+        """Steps per update."""
+        return self.envs * self.segment
+
+    @property
+    def starts(self) -> int:
+        """Start states drawn per update: enough for episodes of eight steps on average."""
+        return max(self.envs * self.segment // 8, self.envs)
+
+
+class PPOState(NamedTuple):
+    net: Any
+    optimiser: Any
+    running: Running
+    updates: Array  # int32, updates done
+
+
+def make_optimiser(config: PPOConfig, total_updates: int) -> optax.GradientTransformation:
+    gradient_steps = total_updates * config.epochs * (config.batch // config.minibatch)
+    rate = optax.linear_schedule(config.learning_rate, config.final_learning_rate, gradient_steps)
+    return optax.chain(optax.clip_by_global_norm(config.max_grad_norm), optax.adam(rate, eps=1e-5))
+
+
+def init(config: PPOConfig, world: World, net: ActorCritic, key: Array, total_updates: int) -> PPOState:
+    optimiser = make_optimiser(config, total_updates)
+    running = jax.jit(begin, static_argnums=(0, 2))(world, key, config.envs)
+    return PPOState(net, optimiser.init(net), running, jnp.int32(0))
+
+
+def compile_update(config: PPOConfig, world: World, total_updates: int, recorded: int = 0) -> Any:
+    """`update(state, key) -> state, metrics, record` for a run of `total_updates`, jitted; its state argument is used up.
+
+    It records the first `recorded` environments.
+    """
+    optimiser = make_optimiser(config, total_updates)
+
+    def update(state: PPOState, key: Array) -> tuple[PPOState, dict[str, Array], Record]:
+        collect_key, shuffle_key = jax.random.split(jax.random.fold_in(key, state.updates))
+        running, segment, last_value, finished, record = collect(
+            world, state.net, state.running, collect_key, config.segment, config.starts, recorded
+        )
+        advantage = estimate_advantage(segment, last_value, config.discount, config.gae_lambda)
+        done = state.updates / total_updates
+        entropy_coef = config.entropy_coef + done * (config.final_entropy_coef - config.entropy_coef)
+        batch = Batch(segment.seen, segment.action, segment.log_prob, advantage, advantage + segment.value, ~segment.reset)
+        batch = jax.tree.map(lambda x: x.reshape(config.batch, *x.shape[2:]), batch)
+
+        def learn(carry: tuple[Any, Any], chosen: Array) -> tuple[tuple[Any, Any], Any]:
+            net, optimiser_state = carry
+            minibatch = jax.tree.map(lambda x: x[chosen], batch)
+            grads, losses = jax.grad(loss, has_aux=True)(net, minibatch, config, entropy_coef)
+            steps, optimiser_state = optimiser.update(grads, optimiser_state)
+            return (optax.apply_updates(net, steps), optimiser_state), losses
+
+        (net, optimiser_state), losses = jax.lax.scan(
+            learn, (state.net, state.optimiser), shuffle(shuffle_key, config.batch, config.epochs, config.minibatch)
+        )
+        metrics = {name: value.mean() for name, value in losses.items()}
+        metrics |= {"episodes": finished.episodes, "return_sum": finished.ret, "length_sum": finished.length}
+        return PPOState(net, optimiser_state, running, state.updates + 1), metrics, record
+
+    return jax.jit(update, donate_argnums=0)
+
+
+class Batch(NamedTuple):
+    """Steps to learn from, [N, ...]."""
+
+    seen: Any
+    action: Array
+    log_prob: Array
+    advantage: Array
+    target: Array  # of the value
+    counts: Array  # bool, False for resets
+
+
+def estimate_advantage(segment: Segment, last_value: Array, discount: float, gae_lambda: float) -> Array:
+    """Generalised advantage estimation, [T, B]. What follows a truncated episode is worth the value of its last observation."""
+
+    def back(carry: tuple[Array, Array], x: tuple[Array, ...]) -> tuple[tuple[Array, Array], Array]:
+        advantage, next_value = carry
+        reward, value, terminated, truncated = x
+        surprise = reward + discount * jnp.where(terminated, 0, next_value) - value
+        advantage = surprise + discount * gae_lambda * jnp.where(terminated | truncated, 0, advantage)
+        return (advantage, value), advantage
+
+    _, advantage = jax.lax.scan(
+        back,
+        (jnp.zeros_like(last_value), last_value),
+        (segment.reward, segment.value, segment.terminated, segment.truncated),
+        reverse=True,
+    )
+    return advantage
+
+
+def loss(net: ActorCritic, batch: Batch, config: PPOConfig, entropy_coef: Array) -> tuple[Array, dict[str, Array]]:
+    """PPO's clipped objective on one minibatch, and its parts."""
+    weight = batch.counts / batch.counts.sum()
+
+    def mean(x: Array) -> Array:
+        return (weight * x).sum()
+
+    logits, value = net(batch.seen)
+    log_probs = jax.nn.log_softmax(logits)
+    log_ratio = jnp.take_along_axis(log_probs, batch.action[:, None], 1)[:, 0] - batch.log_prob
+    ratio = jnp.exp(log_ratio)
+    centred = batch.advantage - mean(batch.advantage)
+    advantage = centred / (jnp.sqrt(mean(centred**2)) + 1e-8)
+    gain = mean(jnp.minimum(ratio * advantage, jnp.clip(ratio, 1 - config.clip, 1 + config.clip) * advantage))
+    value_loss = mean((value - batch.target) ** 2)
+    entropy = -mean((jnp.exp(log_probs) * log_probs).sum(1))
+    parts = {
+        "policy_loss": -gain,
+        "value_loss": value_loss,
+        "entropy": entropy,
+        "kl": mean(ratio - 1 - log_ratio),
+        "clipped": mean(abs(ratio - 1) > config.clip),
+    }
+    return config.value_coef * value_loss - gain - entropy_coef * entropy, parts
+
+
+def shuffle(key: Array, n: int, epochs: int, minibatch: int) -> Array:
+    """Indices [epochs * n / minibatch, minibatch] that visit each of n steps once an epoch, in random order.
+
+    The index rides in the low bits of a random word: sorting plain words is ten times faster than `jax.random.permutation`.
+    """
+    low = jnp.uint32((1 << (n - 1).bit_length()) - 1)
+    words = jax.random.bits(key, (epochs * n,)).reshape(epochs, n)
+    words = jnp.sort((words & ~low) | jnp.arange(n, dtype=jnp.uint32), axis=1)
+    return (words & low).astype(jnp.int32).reshape(-1, minibatch)

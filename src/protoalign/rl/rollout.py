@@ -1,0 +1,143 @@
+"""Running many episodes at once: segments to learn from, and whole episodes to be judged by.
+
+A step after an episode's end resets it (Gymnasium's "next step" autoreset), so that the final observation passes through the
+network like any other and a truncated episode can be bootstrapped from its value. Such a step takes no action; it is marked
+`reset` and belongs to no episode.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from protoalign.envs.base import World
+from protoalign.rl.networks import ActorCritic
+from protoalign.rng import gumbel
+
+
+class Running(NamedTuple):
+    """B episodes in progress."""
+
+    state: Any
+    done: Array  # [B] bool, over: the next step resets
+    ret: Array  # [B] float32, return so far
+    length: Array  # [B] int32, steps so far
+
+
+class Segment(NamedTuple):
+    """T consecutive steps of B environments; every array is [T, B, ...]."""
+
+    seen: Any  # encoded observations
+    action: Array
+    log_prob: Array
+    value: Array
+    reward: Array
+    terminated: Array
+    truncated: Array
+    reset: Array
+
+
+class Finished(NamedTuple):
+    """Sums over the episodes that ended in a segment."""
+
+    episodes: Array
+    ret: Array
+    length: Array
+
+
+class Record(NamedTuple):
+    """What the first R environments went through, [T, R, ...]: raw material for `rl.history`. JAX or NumPy arrays."""
+
+    observation: Any
+    action: Any  # uint8
+    reward: Any
+    terminated: Any
+    truncated: Any
+    reset: Any
+
+
+def begin(world: World, key: Array, batch: int) -> Running:
+    zero = jnp.zeros(batch)
+    return Running(world.reset(key, batch), zero > 0, zero, zero.astype(jnp.int32))
+
+
+def act(net: ActorCritic, observation: Array, noise: Array | float) -> tuple[Any, Array, Array, Array]:
+    """Encoded observations, sampled actions [B], their log-probabilities [B] and values [B]. Without noise, the likeliest."""
+    seen = net.encode(observation)
+    logits, value = net(seen)
+    action = jnp.argmax(logits + noise, -1)
+    log_prob = jnp.take_along_axis(jax.nn.log_softmax(logits), action[:, None], 1)[:, 0]
+    return seen, action, log_prob, value
+
+
+def collect(
+    world: World, net: ActorCritic, running: Running, key: Array, steps: int, starts: int, recorded: int = 0
+) -> tuple[Running, Segment, Array, Finished, Record]:
+    """`steps` steps of every environment, and the value [B] of what they see after the last.
+
+    Start states come from a pool of `starts` fresh ones, each used once (a start may recur only if more episodes than that
+    end within one segment): drawing them here, not in every step, halves the cost of a step.
+    """
+    pool_key, action_key, world_key = jax.random.split(key, 3)
+    batch = running.done.shape[0]
+    pool = world.reset(pool_key, starts)
+    noise = gumbel(action_key, (steps, batch, world.num_actions))
+
+    def step(carry: tuple[Running, Array], x: tuple[Array, Array]) -> tuple[tuple[Running, Array], Any]:
+        running, used = carry
+        noise, key = x
+        observation = world.observe(running.state)
+        seen, action, log_prob, value = act(net, observation, noise)
+        state, (reward, terminated, truncated) = world.step(running.state, action, key)
+
+        reset = running.done
+        turn = jnp.cumsum(reset)
+        fresh = jax.tree.map(lambda x: x[(used + turn - 1) % starts], pool)
+        state = choose(reset, fresh, state)
+        reward = jnp.where(reset, 0, reward)
+        terminated, truncated = terminated & ~reset, truncated & ~reset
+        done = terminated | truncated
+        running = Running(
+            state,
+            done,
+            jnp.where(reset, 0, running.ret + reward),
+            jnp.where(reset, 0, running.length + 1),
+        )
+        finished = Finished(done.sum(), (done * running.ret).sum(), (done * running.length).sum())
+        segment = Segment(seen, action, log_prob, value, reward, terminated, truncated, reset)
+        record = Record(observation, action.astype(jnp.uint8), reward, terminated, truncated, reset)
+        return (running, used + turn[-1]), (segment, finished, jax.tree.map(lambda x: x[:recorded], record))
+
+    (running, _), (segment, finished, record) = jax.lax.scan(
+        step, (running, jnp.int32(0)), (noise, jax.random.split(world_key, steps))
+    )
+    _, last_value = net(net.encode(world.observe(running.state)))
+    return running, segment, last_value, jax.tree.map(jnp.sum, finished), record
+
+
+def play_out(world: World, net: ActorCritic, key: Array, episodes: int, greedy: bool = False) -> tuple[Array, Array]:
+    """Returns [E] and lengths [E] of whole episodes, all started together, so that short ones are not favoured."""
+    start_key, play_key = jax.random.split(key)
+
+    def step(carry: tuple[Running, Array]) -> tuple[Running, Array]:
+        running, t = carry
+        action_key, world_key = jax.random.split(jax.random.fold_in(play_key, t))
+        noise = 0.0 if greedy else gumbel(action_key, (episodes, world.num_actions))
+        _, action, _, _ = act(net, world.observe(running.state), noise)
+        state, (reward, terminated, truncated) = world.step(running.state, action, world_key)
+        going = ~running.done
+        return Running(
+            state,
+            running.done | terminated | truncated,
+            running.ret + jnp.where(going, reward, 0),
+            running.length + going,
+        ), t + 1
+
+    running, _ = jax.lax.while_loop(lambda carry: ~carry[0].done.all(), step, (begin(world, start_key, episodes), jnp.int32(0)))
+    return running.ret, running.length
+
+
+def choose(mask: Array, yes: Any, no: Any) -> Any:
+    """Per batch element, one of two pytrees; mask [B]."""
+    return jax.tree.map(lambda a, b: jnp.where(mask.reshape((-1,) + (1,) * (a.ndim - 1)), a, b), yes, no)

@@ -1,0 +1,207 @@
+"""Run folders: a run's settings, metrics, checkpoints and result.
+
+    config.json                      settings, by stage; a folder serves one set of settings only
+    metrics.jsonl                    one line per logged update
+    checkpoints/STAGE-00000042.json  a manifest: what the checkpoint holds, its checksum
+    checkpoints/STAGE-00000042.safetensors
+    history/STAGE-00000042.npz       recorded steps up to that checkpoint (see rl.history)
+    result.json                      figures of what is finished
+
+Every file appears whole or not at all: it is written under another name, flushed to disk and renamed. A checkpoint counts
+once its manifest is there. Whatever a killed process wrote after its last checkpoint is cut off when the run goes on.
+"""
+
+import fcntl
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import safetensors
+import safetensors.numpy
+from rich.console import Console
+
+from protoalign.errors import UserError
+from protoalign.files import read_json, write_atomic, write_json
+
+KEPT_CHECKPOINTS = 2
+console = Console(stderr=True)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A restored checkpoint."""
+
+    step: int
+    tree: Any
+    info: dict[str, Any]
+
+
+class Run:
+    """One run folder, used by one process at a time."""
+
+    def __init__(self, path: Path, create: bool = True):
+        self.path = path
+        if create:
+            try:
+                (path / "checkpoints").mkdir(parents=True, exist_ok=True)
+                (path / "history").mkdir(exist_ok=True)
+            except OSError as error:
+                raise UserError(f"cannot use {path} as a run folder: {error.strerror}") from None
+        elif not (path / "config.json").is_file():
+            raise UserError(f"{path} is not a run folder: it has no config.json (make one with 'protoalign task')")
+        self.config: dict[str, Any] = read_json(path / "config.json") if (path / "config.json").exists() else {}
+
+    def lock(self) -> None:
+        """Claim the folder for this process until it ends."""
+        self._lock = (self.path / ".lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise UserError(f"another process is working in {self.path}: wait for it, or choose another --out") from None
+
+    def configure(self, section: str, settings: Any) -> None:
+        """Set a section of config.json, or check that it is set so already."""
+        settings = json.loads(json.dumps(settings))
+        if section in self.config:
+            for name, (old, new) in _differences(self.config[section], settings, section):
+                raise UserError(
+                    f"{self.path} was made with {name} = {old}, not {new}: choose another --out, or the old setting"
+                )
+            return
+        self.config = self.config | {section: settings}
+        write_json(self.path / "config.json", self.config)
+
+    # -- metrics and result ----------------------------------------------------------------------------------------
+
+    def log(self, row: dict[str, Any]) -> None:
+        with (self.path / "metrics.jsonl").open("a") as file:
+            file.write(json.dumps(row) + "\n")
+
+    def metrics(self, stage: str) -> list[dict[str, Any]]:
+        path = self.path / "metrics.jsonl"
+        rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        return [row for row in rows if row["stage"] == stage]
+
+    def result(self) -> dict[str, Any]:
+        path = self.path / "result.json"
+        return read_json(path) if path.exists() else {}
+
+    def add_result(self, figures: dict[str, Any]) -> dict[str, Any]:
+        result = self.result() | figures
+        write_json(self.path / "result.json", result)
+        return result
+
+    # -- checkpoints -----------------------------------------------------------------------------------------------
+
+    def save(self, stage: str, step: int, tree: Any, info: dict[str, Any]) -> None:
+        """Keep a pytree of arrays and some JSON."""
+        stem = self.path / "checkpoints" / f"{stage}-{step:08d}"
+        data = safetensors.numpy.save(_named_leaves(tree))
+        write_atomic(stem.with_suffix(".safetensors"), data)
+        manifest = {
+            "stage": stage,
+            "step": step,
+            "config": _digest(json.dumps(self.config.get(stage)).encode()),
+            "sha256": _digest(data),
+            "info": info,
+        }
+        write_json(stem.with_suffix(".json"), manifest)
+        for old in list(self._manifests(stage))[KEPT_CHECKPOINTS:]:
+            old.unlink()
+            old.with_suffix(".safetensors").unlink(missing_ok=True)
+
+    def restore(self, stage: str, like: Any, part: bool = False) -> Checkpoint | None:
+        """The newest good checkpoint of a stage, in the shape of `like`; None if none was ever written.
+
+        A damaged one is passed over with a warning; if no good one is left, that is an error. The run goes on from the
+        checkpoint: what was logged after it is removed. With `part`, the folder is left as it is, and `like` may name
+        some of what was saved: {"net": ...}.
+        """
+        reasons = []
+        for path in self._manifests(stage):
+            try:
+                checkpoint = self._load(path, stage, like, part)
+            except _Damaged as damage:
+                reasons.append(f"{path.stem}: {damage}")
+                continue
+            for reason in reasons:
+                console.print(f"[yellow]passed over a damaged checkpoint[/], {reason}; going on from {path.stem}")
+            if not part:
+                self._cut(stage, checkpoint.step)
+            return checkpoint
+        if reasons:
+            raise UserError(f"no usable checkpoint in {self.path} ({'; '.join(reasons)}): remove the folder to start anew")
+        if not part:
+            self._cut(stage, 0)
+        return None
+
+    def _manifests(self, stage: str) -> Iterator[Path]:
+        """Newest first."""
+        yield from sorted((self.path / "checkpoints").glob(f"{stage}-*.json"), reverse=True)
+
+    def _load(self, path: Path, stage: str, like: Any, part: bool) -> Checkpoint:
+        try:
+            manifest = json.loads(path.read_text())
+            data = path.with_suffix(".safetensors").read_bytes()
+            if manifest["sha256"] != _digest(data):
+                raise _Damaged("its tensors are truncated or changed")
+            if manifest["config"] != _digest(json.dumps(self.config.get(stage)).encode()):
+                raise _Damaged("it belongs to a run with other settings")
+            arrays = safetensors.numpy.load(data)
+            step, info = manifest["step"], manifest["info"]
+        except OSError as error:
+            raise _Damaged(f"cannot read {Path(error.filename).name}") from None
+        except (ValueError, KeyError, TypeError, safetensors.SafetensorError):
+            raise _Damaged("its manifest or tensors cannot be understood") from None
+        expected = _named_leaves(like)
+        for name in expected if part else expected.keys() | arrays.keys():
+            if name not in expected or name not in arrays or expected[name].shape != arrays[name].shape:
+                raise _Damaged(f"it does not fit this network and environment (at {name})")
+        leaves = [jax.numpy.asarray(arrays[name], expected[name].dtype) for name in expected]
+        return Checkpoint(step, jax.tree.unflatten(jax.tree.structure(like), leaves), info)
+
+    def _cut(self, stage: str, step: int) -> None:
+        """Forget what a killed process logged and recorded after its last checkpoint."""
+        path = self.path / "metrics.jsonl"
+        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+        kept = [line for line in lines if _keep(line, stage, step)]
+        if kept != lines:
+            write_atomic(path, "".join(kept).encode())
+        for path in (self.path / "history").glob(f"{stage}-*.npz"):
+            if int(path.stem.rsplit("-", 1)[1]) > step:
+                path.unlink()
+
+
+class _Damaged(Exception):
+    pass
+
+
+def _keep(line: str, stage: str, step: int) -> bool:
+    try:
+        row = json.loads(line)
+        return line.endswith("\n") and (row["stage"] != stage or row["update"] <= step)
+    except (ValueError, KeyError):
+        return False  # cut off in the middle of a write
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _named_leaves(tree: Any) -> dict[str, np.ndarray]:
+    """Arrays by their path in the tree, e.g. `net.hidden.weight`."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {jax.tree_util.keystr(path, simple=True, separator="."): np.ascontiguousarray(leaf) for path, leaf in leaves}
+
+
+def _differences(old: Any, new: Any, name: str) -> Iterator[tuple[str, tuple[Any, Any]]]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in old.keys() | new.keys():
+            yield from _differences(old.get(key), new.get(key), f"{name}.{key}")
+    elif old != new:
+        yield name, (old, new)
