@@ -47,6 +47,7 @@ TASK: dict[str, TaskConfig] = {
             learning_rate=5e-4,
             final_learning_rate=5e-4,
             discount=0.9,
+            gae_lambda=0.95,
         ),
     ),
 }

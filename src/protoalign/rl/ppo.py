@@ -39,14 +39,12 @@ class PPOConfig:
     final_learning_rate: float = 1e-4
     """... and at the end; it falls linearly."""
     discount: float = 0.95
-    gae_lambda: float = 0.95
+    gae_lambda: float = 0.9
     clip: float = 0.2
     """How far a probability ratio may move before its gradient is cut."""
     value_coef: float = 0.5
     entropy_coef: float = 0.01
-    """Bonus for undecided policies at the start."""
-    final_entropy_coef: float = 0.01
-    """... and at the end; it falls linearly."""
+    """Bonus for undecided policies."""
     max_grad_norm: float = 0.5
 
     def __post_init__(self) -> None:
@@ -98,15 +96,13 @@ def compile_update(config: PPOConfig, world: World, total_updates: int, recorded
             world, state.net, state.running, collect_key, config.segment, config.starts, recorded
         )
         advantage = estimate_advantage(segment, last_value, config.discount, config.gae_lambda)
-        done = state.updates / total_updates
-        entropy_coef = config.entropy_coef + done * (config.final_entropy_coef - config.entropy_coef)
         batch = Batch(segment.seen, segment.action, segment.log_prob, advantage, advantage + segment.value, ~segment.reset)
         batch = jax.tree.map(lambda x: x.reshape(config.batch, *x.shape[2:]), batch)
 
         def learn(carry: tuple[Any, Any], chosen: Array) -> tuple[tuple[Any, Any], Any]:
             net, optimiser_state = carry
             minibatch = jax.tree.map(lambda x: x[chosen], batch)
-            grads, losses = jax.grad(loss, has_aux=True)(net, minibatch, config, entropy_coef)
+            grads, losses = jax.grad(loss, has_aux=True)(net, minibatch, config)
             steps, optimiser_state = optimiser.update(grads, optimiser_state)
             return (optax.apply_updates(net, steps), optimiser_state), losses
 
@@ -150,7 +146,7 @@ def estimate_advantage(segment: Segment, last_value: Array, discount: float, gae
     return advantage
 
 
-def loss(net: ActorCritic, batch: Batch, config: PPOConfig, entropy_coef: Array) -> tuple[Array, dict[str, Array]]:
+def loss(net: ActorCritic, batch: Batch, config: PPOConfig) -> tuple[Array, dict[str, Array]]:
     """PPO's clipped objective on one minibatch, and its parts."""
     weight = batch.counts / batch.counts.sum()
 
@@ -173,7 +169,7 @@ def loss(net: ActorCritic, batch: Batch, config: PPOConfig, entropy_coef: Array)
         "kl": mean(ratio - 1 - log_ratio),
         "clipped": mean(abs(ratio - 1) > config.clip),
     }
-    return config.value_coef * value_loss - gain - entropy_coef * entropy, parts
+    return config.value_coef * value_loss - gain - config.entropy_coef * entropy, parts
 
 
 def shuffle(key: Array, n: int, epochs: int, minibatch: int) -> Array:
