@@ -38,6 +38,7 @@ def thin(curve: list[dict], most: int = 100) -> list[dict]:
 
 
 def main(args: Args) -> None:
+    RESULTS.mkdir(exist_ok=True)
     os.sched_setaffinity(0, {args.core})
     runs = []
     for env in args.envs:

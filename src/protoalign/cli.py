@@ -1,4 +1,4 @@
-"""The command line."""
+"""The command line. Each command sets JAX up before it imports what needs it, and --help needs none of it."""
 
 import json
 import sys
@@ -10,12 +10,9 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from protoalign import runtime
+from protoalign.config import Preset
 from protoalign.errors import UserError
-from protoalign.runtime import configure
-
-configure()  # before anything imports jax
-
-from protoalign.config import Preset  # noqa: E402
 
 World = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="WORLD")]
 Folder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
@@ -45,6 +42,7 @@ def task(
         preset: fast (two CPU cores, minutes) or paper (the paper's network and settings).
         json: Print the result as one line of JSON.
     """
+    runtime.configure()
     from protoalign import stages
 
     out = out or Path("runs") / f"{env.lower().replace('/', '+')}-s{seed}"
@@ -69,6 +67,7 @@ def evaluate(
         greedy: Take the likeliest action instead of sampling.
         json: Print one line of JSON.
     """
+    runtime.configure()
     from protoalign import envs, stages
 
     world, net, config = stages.load_task(run, envs.make(env) if env else None)
@@ -80,6 +79,61 @@ def evaluate(
         f"{episodes} episodes, {'greedy' if greedy else 'sampled'}), mean length {figures['length']:.1f}",
         highlight=False,
     )
+
+
+def bench(
+    env: World = "hunter-z1c1",
+    preset: Preset = "fast",
+    repeats: int = 10,
+    core: int | None = None,
+    json: bool = False,
+) -> None:
+    """Measure the speed of the world alone, of collection and of training, and their compile times.
+
+    Each is also given as a ratio to a calibration (matrix products) measured in the same run, because machines differ.
+
+    Args:
+        env: The world.
+        preset: Whose network and settings.
+        repeats: Timings of each; the shortest counts.
+        core: Run on this processor core only; on all if not given.
+        json: Print one line of JSON.
+    """
+    if repeats < 1:
+        raise UserError(f"--repeats {repeats}: use at least 1")
+    runtime.configure(core, cache=False)
+    from protoalign.bench import bench as measure
+
+    figures = measure(env, preset, repeats)
+    if json:
+        return print_json(figures)
+    table = Table(
+        "", "steps/s", "steps per product", "compile s", title=f"{figures['env']}, preset {preset}, {figures['device']}"
+    )
+    for name, speed in figures["steps_per_second"].items():
+        ratio, seconds = figures["steps_per_product"][name], figures["compile_seconds"][name]
+        table.add_row(name, f"{speed:,}", f"{ratio:.2f}", f"{seconds:.1f}")
+    Console().print(table)
+    Console().print(f"calibration: {figures['products_per_second']:,} products of 256 x 256 matrices a second", highlight=False)
+
+
+def play(env: World = "hunter-z1c1", look: str = "source", seed: int = 0) -> None:
+    """Play a world yourself, in the terminal.
+
+    Args:
+        env: The world.
+        look: What it looks like: source, target, random:<seed>, or a folder with floor.png, zombie.png, agent.png,
+            cow.png and wall.png.
+        seed: Of the first game.
+    """
+    runtime.configure()
+    from protoalign import envs
+    from protoalign.envs.hunter import Hunter
+    from protoalign.play import play as start
+
+    world = envs.make(env)
+    assert isinstance(world, Hunter)
+    start(world.variant_name, look, seed, world.size)
 
 
 def show_task(out: Path, result: dict[str, Any], as_json: bool) -> None:
@@ -118,7 +172,7 @@ def print_json(value: dict[str, Any]) -> None:
     print(json.dumps(value))
 
 
-COMMANDS: dict[str, Callable[..., Any]] = {"task": task, "evaluate": evaluate}
+COMMANDS: dict[str, Callable[..., Any]] = {"task": task, "evaluate": evaluate, "bench": bench, "play": play}
 
 
 def main() -> None:

@@ -8,9 +8,50 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from protoalign.errors import UserError
-from protoalign.rl.ppo import PPOConfig
 
 Preset = Literal["fast", "paper"]
+
+
+@dataclass(frozen=True)
+class PPOConfig:
+    """Settings of PPO."""
+
+    envs: int = 128
+    """Environments run side by side."""
+    segment: int = 32
+    """Steps of each environment per update."""
+    minibatch: int = 512
+    """Steps per gradient step."""
+    epochs: int = 3
+    """Passes over the collected steps."""
+    learning_rate: float = 2e-3
+    """Adam's learning rate at the start."""
+    final_learning_rate: float = 1e-4
+    """... and at the end; it falls linearly."""
+    discount: float = 0.95
+    gae_lambda: float = 0.9
+    clip: float = 0.2
+    """How far a probability ratio may move before its gradient is cut."""
+    value_coef: float = 0.5
+    entropy_coef: float = 0.01
+    """Bonus for undecided policies."""
+    max_grad_norm: float = 0.5
+
+    def __post_init__(self) -> None:
+        if min(self.envs, self.segment, self.minibatch, self.epochs) < 1:
+            raise UserError("envs, segment, minibatch and epochs must be at least 1")
+        if self.batch % self.minibatch:
+            raise UserError(f"minibatch {self.minibatch} does not divide envs x segment = {self.batch}")
+
+    @property
+    def batch(self) -> int:
+        """Steps per update."""
+        return self.envs * self.segment
+
+    @property
+    def starts(self) -> int:
+        """Start states drawn per update: enough for episodes of eight steps on average."""
+        return max(self.envs * self.segment // 8, self.envs)
 
 
 @dataclass(frozen=True)

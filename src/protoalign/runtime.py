@@ -4,23 +4,28 @@ Anything the user has set in the environment stays as it is.
 """
 
 import os
+from importlib.metadata import version
 from pathlib import Path
+from platform import python_version
+
+from protoalign.errors import UserError
 
 
-def cache_dir() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "protoalign"
-
-
-def configure() -> None:
-    # Compiled programs are kept, so that the second start of a command is quick.
-    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache_dir() / "jax"))
+def configure(core: int | None = None, cache: bool = True) -> None:
+    """`core`: run on this processor core only. `cache`: keep compiled programs, so that a command's second start is quick."""
+    if core is not None:
+        try:
+            os.sched_setaffinity(0, {core})
+        except (OSError, AttributeError, ValueError, OverflowError):
+            raise UserError(f"--core {core}: this machine cannot run on that core alone") from None
+    home = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(home / "protoalign" / "jax"))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "1")
+    if not cache:
+        os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
 
 
 def versions() -> dict[str, str]:
     """Versions that a result depends on."""
-    from importlib.metadata import version
-    from platform import python_version
-
     names = ("protoalign", "jax", "jaxlib", "equinox", "optax", "numpy")
     return {"python": python_version()} | {name: version(name) for name in names}

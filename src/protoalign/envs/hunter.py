@@ -70,7 +70,11 @@ class Hunter:
     @property
     def name(self) -> str:
         grid = "" if self.size == 8 else f"-{self.size}x{self.size}"
-        return "hunter-" + "/".join(f"z{z}c{c}" for z, c in self.variants) + grid
+        return f"hunter-{self.variant_name}{grid}"
+
+    @property
+    def variant_name(self) -> str:
+        return "/".join(f"z{z}c{c}" for z, c in self.variants)
 
     @property
     def shape(self) -> tuple[int, int]:

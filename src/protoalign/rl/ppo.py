@@ -1,67 +1,25 @@
 """Proximal policy optimisation: one implementation for every stage and every baseline.
 
-    state = init(config, world, net, key)
-    update = compile_update(config, world, steps)
+    state = init(config, world, net, key, updates)
+    update = jax.jit(make_update(config, world, updates))
     state, metrics, record = update(state, key)        # as often as you like
 
 One update collects a segment from every environment and learns from it, all in one compiled program. Keys of updates come
 from folding the update's number into `key`, so a training state restored from disk goes on exactly as if never stopped.
 """
 
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import optax
 from jax import Array
 
+from protoalign.config import PPOConfig
 from protoalign.envs.base import World
-from protoalign.errors import UserError
 from protoalign.rl.networks import ActorCritic
 from protoalign.rl.rollout import Record, Running, Segment, begin, collect
-
-
-@dataclass(frozen=True)
-class PPOConfig:
-    """Settings of PPO."""
-
-    envs: int = 128
-    """Environments run side by side."""
-    segment: int = 32
-    """Steps of each environment per update."""
-    minibatch: int = 512
-    """Steps per gradient step."""
-    epochs: int = 3
-    """Passes over the collected steps."""
-    learning_rate: float = 2e-3
-    """Adam's learning rate at the start."""
-    final_learning_rate: float = 1e-4
-    """... and at the end; it falls linearly."""
-    discount: float = 0.95
-    gae_lambda: float = 0.9
-    clip: float = 0.2
-    """How far a probability ratio may move before its gradient is cut."""
-    value_coef: float = 0.5
-    entropy_coef: float = 0.01
-    """Bonus for undecided policies."""
-    max_grad_norm: float = 0.5
-
-    def __post_init__(self) -> None:
-        if min(self.envs, self.segment, self.minibatch, self.epochs) < 1:
-            raise UserError("envs, segment, minibatch and epochs must be at least 1")
-        if self.batch % self.minibatch:
-            raise UserError(f"minibatch {self.minibatch} does not divide envs x segment = {self.batch}")
-
-    @property
-    def batch(self) -> int:
-        """Steps per update."""
-        return self.envs * self.segment
-
-    @property
-    def starts(self) -> int:
-        """Start states drawn per update: enough for episodes of eight steps on average."""
-        return max(self.envs * self.segment // 8, self.envs)
 
 
 class PPOState(NamedTuple):
@@ -69,6 +27,9 @@ class PPOState(NamedTuple):
     optimiser: Any
     running: Running
     updates: Array  # int32, updates done
+
+
+Update: TypeAlias = Callable[[PPOState, Array], tuple[PPOState, dict[str, Array], Record]]
 
 
 def make_optimiser(config: PPOConfig, total_updates: int) -> optax.GradientTransformation:
@@ -83,8 +44,8 @@ def init(config: PPOConfig, world: World, net: ActorCritic, key: Array, total_up
     return PPOState(net, optimiser.init(net), running, jnp.int32(0))
 
 
-def compile_update(config: PPOConfig, world: World, total_updates: int, recorded: int = 0) -> Any:
-    """`update(state, key) -> state, metrics, record` for a run of `total_updates`, jitted; its state argument is used up.
+def make_update(config: PPOConfig, world: World, total_updates: int, recorded: int = 0) -> Update:
+    """`update(state, key) -> state, metrics, record` for a run of `total_updates`; jit it.
 
     It records the first `recorded` environments.
     """
@@ -113,7 +74,7 @@ def compile_update(config: PPOConfig, world: World, total_updates: int, recorded
         metrics |= {"episodes": finished.episodes, "return_sum": finished.ret, "length_sum": finished.length}
         return PPOState(net, optimiser_state, running, state.updates + 1), metrics, record
 
-    return jax.jit(update, donate_argnums=0)
+    return update
 
 
 class Batch(NamedTuple):

@@ -38,7 +38,8 @@ def train(run: Run, stage: str, config: TaskConfig, world: World, net: Any, seed
     records: list[Record] = []
     started = time.monotonic() - seconds
     with Bar(f"{stage} {world.name}", total * config.ppo.batch, done * config.ppo.batch) as bar:
-        update = ppo.compile_update(config.ppo, world, total, config.recorded).lower(state, key).compile()
+        update = ppo.make_update(config.ppo, world, total, config.recorded)
+        update = jax.jit(update, donate_argnums=0).lower(state, key).compile()
         bar.begin()
         last_saved = time.monotonic()
         while done < total:

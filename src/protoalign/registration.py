@@ -1,6 +1,6 @@
-"""Gymnasium ids. Importing gymnasium loads this, so it imports nothing heavy."""
+"""Gymnasium ids, registered by `import protoalign`; the environments themselves are imported when one is made."""
 
-import gymnasium
+from gymnasium.envs import registration
 
 
 def register() -> None:
@@ -8,11 +8,10 @@ def register() -> None:
     variants = [f"Z{z}C{c}" for z in range(5) for c in range(5) if z + c]
     for name, variant in [("Hunter", "Z1C1"), *((f"Hunter-{v}", v) for v in variants)]:
         env_id = f"protoalign/{name}-v0"
-        if env_id not in gymnasium.registry:
-            gymnasium.register(
+        if env_id not in registration.registry:
+            registration.register(
                 env_id,
                 entry_point="protoalign.envs.gym:HunterEnv",
                 vector_entry_point="protoalign.envs.gym:HunterVectorEnv",
                 kwargs={"variant": variant},
-                max_episode_steps=None,
             )

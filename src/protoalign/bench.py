@@ -1,0 +1,106 @@
+"""How fast this machine runs the world, the collection and the training, and how that compares with plain arithmetic on it.
+
+Shared machines differ from hour to hour, so every speed is also given as a ratio to a calibration measured in the same run:
+products of two 256 x 256 float32 matrices. A ratio says how many steps are done in the time of one such product.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from protoalign import envs, stages
+from protoalign.config import task_config
+from protoalign.envs.base import World
+from protoalign.rl import ppo
+from protoalign.rl.rollout import begin, collect
+from protoalign.rng import stream, uniform
+
+BOARDS = 4096  # episodes side by side when the world runs alone
+STEPS = 64
+
+
+def best_seconds(run: Callable[[], Any], repeats: int) -> float:
+    """The shortest of several timings: whatever else the machine does can only add."""
+    jax.block_until_ready(run())
+    times = []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        jax.block_until_ready(run())
+        times.append(time.perf_counter() - started)
+    return min(times)
+
+
+def compiled(function: Callable[..., Any], *args: Any) -> tuple[Any, float]:
+    """A compiled function and the seconds that took (the command switches the cache of compiled programs off)."""
+    started = time.perf_counter()
+    program = jax.jit(function).lower(*args).compile()
+    return program, time.perf_counter() - started
+
+
+def products_per_second(repeats: int) -> float:
+    chain = 64
+    x = jnp.eye(256) * 0.999 + 0.001
+
+    def run(x: jax.Array) -> jax.Array:
+        return jax.lax.fori_loop(0, chain, lambda _, y: y @ x, x)
+
+    program = jax.jit(run)
+    return chain / best_seconds(lambda: program(x), repeats)
+
+
+def world_alone(world: World, boards: int, steps: int = STEPS) -> Callable[..., Any]:
+    """`steps` steps of random actions in `boards` episodes, fresh ones taking the places of those that end."""
+
+    def run(key: jax.Array) -> jax.Array:
+        action_key, reset_key, step_key = jax.random.split(key, 3)
+        fresh = world.reset(reset_key, boards)
+        actions = (uniform(action_key, (steps, boards)) * world.num_actions).astype(jnp.int32)
+
+        def step(state: Any, x: tuple[jax.Array, jax.Array]) -> tuple[Any, jax.Array]:
+            action, key = x
+            state, transition = world.step(state, action, key)
+            over = transition.terminated | transition.truncated
+            state = jax.tree.map(lambda a, b: jnp.where(over.reshape((-1,) + (1,) * (a.ndim - 1)), a, b), fresh, state)
+            return state, transition.reward.sum()
+
+        _, reward = jax.lax.scan(step, fresh, (actions, jax.random.split(step_key, steps)))
+        return reward.sum()
+
+    return run
+
+
+def bench(env: str, preset: str, repeats: int) -> dict[str, Any]:
+    world = envs.make(env)
+    config = task_config(preset, None)
+    net = stages.build_network(config, world, 0)
+    key = stream(0, "bench")
+    state = ppo.init(config.ppo, world, net, key, config.updates)
+    running = begin(world, key, config.ppo.envs)
+
+    alone, alone_compile = compiled(world_alone(world, BOARDS), key)
+    collecting, collect_compile = compiled(
+        lambda net, running, key: collect(world, net, running, key, config.ppo.segment, config.ppo.starts), net, running, key
+    )
+    training, train_compile = compiled(ppo.make_update(config.ppo, world, config.updates, config.recorded), state, key)
+
+    products = products_per_second(repeats)
+    speeds = {
+        "world alone": BOARDS * STEPS / best_seconds(lambda: alone(key), repeats),
+        "collection": config.ppo.batch / best_seconds(lambda: collecting(net, running, key), repeats),
+        "training": config.ppo.batch / best_seconds(lambda: training(state, key), repeats),
+    }
+    products = max(products, products_per_second(repeats))
+    compile_seconds = {"world alone": alone_compile, "collection": collect_compile, "training": train_compile}
+    return {
+        "env": world.name,
+        "preset": preset,
+        "device": jax.devices()[0].platform,
+        "products_per_second": round(products),
+        "steps_per_second": {name: round(value) for name, value in speeds.items()},
+        "steps_per_product": {name: round(value / products, 3) for name, value in speeds.items()},
+        "compile_seconds": {name: round(value, 2) for name, value in compile_seconds.items()},
+        "compile_products": {name: round(value * products) for name, value in compile_seconds.items()},
+    }
