@@ -15,6 +15,7 @@ import fcntl
 import hashlib
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,13 +57,15 @@ class Run:
             raise UserError(f"{path} is not a run folder: it has no config.json (make one with 'protoalign task')")
         self.config: dict[str, Any] = read_json(path / "config.json") if (path / "config.json").exists() else {}
 
-    def lock(self) -> None:
-        """Claim the folder for this process until it ends."""
-        self._lock = (self.path / ".lock").open("w")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise UserError(f"another process is working in {self.path}: wait for it, or choose another --out") from None
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Nobody else works in the folder meanwhile. A killed process holds no lock."""
+        with (self.path / ".lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise UserError(f"another process is working in {self.path}: wait for it, or choose another --out") from None
+            yield
 
     def configure(self, section: str, settings: Any) -> None:
         """Set a section of config.json, or check that it is set so already."""
@@ -196,7 +199,7 @@ def _digest(data: bytes) -> str:
 def _named_leaves(tree: Any) -> dict[str, np.ndarray]:
     """Arrays by their path in the tree, e.g. `net.hidden.weight`."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
-    return {jax.tree_util.keystr(path, simple=True, separator="."): np.ascontiguousarray(leaf) for path, leaf in leaves}
+    return {jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(leaf, order="C") for path, leaf in leaves}
 
 
 def _differences(old: Any, new: Any, name: str) -> Iterator[tuple[str, tuple[Any, Any]]]:

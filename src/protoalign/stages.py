@@ -28,29 +28,29 @@ def task(env: str, out: Path, seed: int, preset: str, steps: int | None = None) 
         raise UserError(f"no preset is called '{preset}': use {' or '.join(TASK)}")
     config = task_config(preset, steps)
     run = Run(out)
-    run.lock()
-    run.configure("env", world.name)
-    run.configure("seed", seed)
-    run.configure("preset", preset)
-    run.configure("task", plain(config))
-    result = run.result()
-    if "source_return" in result:
-        return result
-    net, figures = train(run, "task", config, world, build_network(config, world, seed), seed)
-    started = time.monotonic()
-    source = evaluate(world, net, seed, EVALUATION_EPISODES)
-    return run.add_result(
-        {
-            "env": world.name,
-            "seed": seed,
-            "preset": preset,
-            "task_steps": figures["steps"],
-            **{f"source_{name}": value for name, value in source.items()},
-            "seconds": result.get("seconds", {})
-            | {"task": figures["seconds"], "evaluate": round(time.monotonic() - started, 3)},
-            "versions": versions(),
-        }
-    )
+    with run.lock():
+        run.configure("env", world.name)
+        run.configure("seed", seed)
+        run.configure("preset", preset)
+        run.configure("task", plain(config))
+        result = run.result()
+        if "source_return" in result:
+            return result
+        net, figures = train(run, "task", config, world, build_network(config, world, seed), seed)
+        started = time.monotonic()
+        source = evaluate(world, net, seed, EVALUATION_EPISODES)
+        seconds = {"task": figures["seconds"], "evaluate": round(time.monotonic() - started, 3)}
+        return run.add_result(
+            {
+                "env": world.name,
+                "seed": seed,
+                "preset": preset,
+                "task_steps": figures["steps"],
+                **{f"source_{name}": value for name, value in source.items()},
+                "seconds": result.get("seconds", {}) | seconds,
+                "versions": versions(),
+            }
+        )
 
 
 def build_network(config: TaskConfig, world: TileWorld, seed: int) -> ActorCritic:

@@ -1,6 +1,6 @@
 """Write data/hunter_traces.json: whole episodes, played by the reference, that together show every rule.
 
-    python -m tests.envs.make_golden
+python -m tests.envs.make_golden
 """
 
 import json

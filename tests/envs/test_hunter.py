@@ -32,7 +32,9 @@ def test_golden_traces_replay_exactly(trace):
     state = begin(np.array([trace["u_begin"]], np.float32))
     assert as_text(np.asarray(observe(state))[0]) == trace["start"]
     for step in trace["steps"]:
-        state, (reward, terminated, truncated) = transition(state, np.array([step["action"]]), np.array([step["u"]], np.float32))
+        state, (reward, terminated, truncated) = transition(
+            state, np.array([step["action"]]), np.array([step["u"]], np.float32)
+        )
         assert as_text(np.asarray(observe(state))[0]) == step["grid"]
         assert float(reward[0]) == step["reward"]
         assert (bool(terminated[0]), bool(truncated[0])) == (step["terminated"], step["truncated"])
@@ -82,7 +84,7 @@ def test_what_is_always_true(seed, variant):
     over = np.zeros(batch, bool)
     before = np.asarray(observe(state))
     walls = before == WALL
-    for t in range(31):
+    for _ in range(31):
         actions = rng.integers(9, size=batch)
         state, (reward, terminated, truncated) = transition(state, actions, rng.random((batch, world.step_draws), np.float32))
         after = np.asarray(observe(state))
@@ -156,7 +158,9 @@ def test_wrong_variant_names(name):
         hunter.parse(name)
 
 
-@pytest.mark.parametrize("name", ["hunter", "hunter-", "crafter2", "hunter-z1c1-8x9", "hunter-z0c0", "hunter-z40c1", "hunter-z1c1-4x4"])
+@pytest.mark.parametrize(
+    "name", ["hunter", "hunter-", "crafter2", "hunter-z1c1-8x9", "hunter-z0c0", "hunter-z40c1", "hunter-z1c1-4x4"]
+)
 def test_wrong_world_names(name):
     with pytest.raises(UserError):
         envs.make(name)

@@ -6,6 +6,8 @@ them when the history is read.
 """
 
 import io
+import zipfile
+import zlib
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,9 +41,9 @@ def load(folder: Path, stage: str) -> Episodes:
     chunks = []
     for path in sorted(folder.glob(f"{stage}-*.npz")):
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
                 chunks.append(Record(**{name: file[name] for name in Record._fields}))
-        except (OSError, ValueError, KeyError, EOFError) as error:
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
             raise UserError(f"cannot read {path} ({error}): train the stage again in another folder") from None
     if not chunks:
         raise UserError(f"no history in {folder}: train the {stage} stage first")
