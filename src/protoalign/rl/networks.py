@@ -175,26 +175,27 @@ class RelationNet(eqx.Module):
     """Self-attention over all tiles: two passes through one layer of four heads, then the maximum over tiles (appendix B.2)."""
 
     category: Array  # [C, F]
-    position: Array  # [H*W, F]
+    position: Array  # [2, F], for a tile's row and column, both from -1 to 1
     qkv: Dense
     mix: Dense
     expand: Dense
     shrink: Dense
     hidden: Dense
     heads: Heads
+    shape: tuple[int, int] = eqx.field(static=True)
     num_heads: int = eqx.field(static=True)
     passes: int = eqx.field(static=True)
 
     def __init__(self, rng: np.random.Generator, world: TileWorld, width: int = 32, num_heads: int = 4, passes: int = 2):
-        height, breadth = world.shape
         self.category = jnp.asarray(rng.standard_normal((len(world.category_names), width)), jnp.float32)
-        self.position = jnp.asarray(rng.standard_normal((height * breadth, width)), jnp.float32)
+        self.position = jnp.asarray(rng.standard_normal((2, width)), jnp.float32)
         self.qkv = Dense(rng, width, 3 * width, 1.0)
         self.mix = Dense(rng, width, width, 1.0)
         self.expand = Dense(rng, width, width)
         self.shrink = Dense(rng, width, width, 1.0)
         self.hidden = Dense(rng, width, width)
         self.heads = Heads(rng, width, world.num_actions)
+        self.shape = world.shape
         self.num_heads = num_heads
         self.passes = passes
 
@@ -202,7 +203,8 @@ class RelationNet(eqx.Module):
         return grid.reshape(grid.shape[0], -1)
 
     def __call__(self, seen: Array) -> tuple[Array, Array]:
-        x = self.category[seen.astype(jnp.int32)] + self.position  # [B, N, F]
+        places = np.stack(np.meshgrid(*(np.linspace(-1, 1, n) for n in self.shape), indexing="ij"), -1).reshape(-1, 2)
+        x = self.category[seen.astype(jnp.int32)] + places.astype(np.float32) @ self.position  # [B, N, F]
         for _ in range(self.passes):
             x = layer_norm(x + self.attend(x))
             x = layer_norm(x + self.shrink(jax.nn.relu(self.expand(x))))
