@@ -101,21 +101,25 @@ class RelativeNet(eqx.Module):
         self.world = world
 
     def encode(self, grid: Array, codes: Array | None = None) -> Objects:
-        """Grids [B, H, W] of categories, or of types with codes [B, types, C]; tiles of type `floor` are passed over."""
+        """Grids [B, H, W] of categories, or of types with codes [B, types, C]; then the commonest type counts as floor."""
         height, width = self.world.shape
         grid = grid.reshape(-1, height * width)
         if codes is None:
             place = jnp.argmax(grid == self.world.agent, 1)
+            ground: Array | int = self.world.floor
         else:
             place = jnp.argmax(jnp.take_along_axis(codes[:, :, self.world.agent], grid.astype(jnp.int32), 1), 1)
-        tile = first_marked(grid != self.world.floor, self.world.max_objects)  # [B, K], H*W where there is none
+            number = (grid[:, None, :] == np.arange(codes.shape[1], dtype=np.uint8)[:, None]).sum(-1)
+            ground = jnp.argmax(number, 1)[:, None].astype(grid.dtype)
+        tile = first_marked(grid != ground, self.world.max_objects)  # [B, K], H*W where there is none
         category = jnp.take_along_axis(grid, jnp.minimum(tile, height * width - 1), 1)
         down = tile // width - (place // width)[:, None] + height - 1
         right = tile % width - (place % width)[:, None] + width - 1
         offset = jnp.where(tile < height * width, down * (2 * width - 1) + right, self.table.shape[1])
         return Objects(category, offset.astype(jnp.int16), place.astype(jnp.int16), codes)
 
-    def __call__(self, seen: Objects) -> tuple[Array, Array]:
+    def __call__(self, seen: Objects, extra: Array | float = 0.0) -> tuple[Array, Array]:
+        """`extra` [B, F] is added to the objects' embeddings."""
         offset, category = seen.offset.astype(jnp.int32), seen.category.astype(jnp.int32)
         categories, offsets, width = self.table.shape
         if seen.codes is None:
@@ -127,7 +131,7 @@ class RelativeNet(eqx.Module):
             x = jnp.zeros(width)
             for c in range(categories):
                 x = x + embed_sum(self.table[c], offset, code[..., c])
-        x = x + self.place[seen.place.astype(jnp.int32)] + self.bias
+        x = x + self.place[seen.place.astype(jnp.int32)] + self.bias + extra
         return self.heads(jax.nn.relu(self.hidden(jax.nn.relu(x))))
 
 

@@ -109,7 +109,7 @@ def estimate_advantage(segment: Segment, last_value: Array, discount: float, gae
 
 def loss(net: ActorCritic, batch: Batch, config: PPOConfig) -> tuple[Array, dict[str, Array]]:
     """PPO's clipped objective on one minibatch, and its parts."""
-    weight = batch.counts / batch.counts.sum()
+    weight = batch.counts / jnp.maximum(batch.counts.sum(), 1)
 
     def mean(x: Array) -> Array:
         return (weight * x).sum()
