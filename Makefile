@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run test check bench figures clean
+.PHONY: run test check bench clean
 
 run: $(READY)
 	$(BIN)/protoalign task hunter-z1c1 --out runs/hunter-z1c1

@@ -28,7 +28,7 @@ class Args:
 
 def measure(env: str, size: int, boards: int, repeats: int) -> dict[str, Any]:
     from protoalign import envs, stages
-    from protoalign.bench import best_seconds, compiled, world_alone
+    from protoalign.bench import STEPS, best_seconds, compiled, world_alone
     from protoalign.config import TASK
     from protoalign.rl import ppo
     from protoalign.rng import stream
@@ -44,7 +44,7 @@ def measure(env: str, size: int, boards: int, repeats: int) -> dict[str, Any]:
     return {
         "grid": size,
         "envs": boards,
-        "world_steps_per_second": round(boards * 64 / best_seconds(lambda: alone(key), repeats)),
+        "world_steps_per_second": round(boards * STEPS / best_seconds(lambda: alone(key), repeats)),
         "training_steps_per_second": round(config.ppo.batch / best_seconds(lambda: training(state, key), repeats)),
         "training_megabytes": round((plan.argument_size_in_bytes + plan.temp_size_in_bytes) / 1e6, 1),
         "compile_seconds": round(compile_seconds, 1),
@@ -59,7 +59,7 @@ def main(args: Args) -> None:
         rows.append(measure(args.env, size, boards, args.repeats))
         print(json.dumps(rows[-1]), flush=True)
     RESULTS.mkdir(exist_ok=True)
-    write_json(RESULTS / "scaling.json", {"env": args.env, "rows": rows})
+    write_json(RESULTS / "scaling.json", {"env": args.env, "versions": runtime.versions(), "rows": rows})
 
 
 if __name__ == "__main__":

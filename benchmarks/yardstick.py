@@ -21,6 +21,7 @@ from typing import Annotated
 import tyro
 
 from protoalign.files import write_json
+from protoalign.runtime import versions
 
 RESULTS = Path(__file__).parent.parent / "results"
 
@@ -76,7 +77,8 @@ def main(args: Args) -> None:
     }
     print(ratios)
     RESULTS.mkdir(exist_ok=True)
-    write_json(RESULTS / "yardstick.json", {"steps": args.steps, "median ratios of steps per second": ratios, "rounds": rounds})
+    figures = {"steps": args.steps, "versions": versions(), "median ratios of steps per second": ratios, "rounds": rounds}
+    write_json(RESULTS / "yardstick.json", figures)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,15 @@
 """The commands as a user types them, in processes of their own."""
 
+import fcntl
 import json
 import os
 import pty
 import select
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -81,6 +84,14 @@ def test_killed_again_and_again_it_ends_with_the_same_numbers(finished: Path, tm
         assert (a == b).all()
 
 
+def test_damaged_folders_are_told_in_one_line(finished: Path, tmp_path: Path):
+    (tmp_path / "config.json").write_text('{"task": {}}')
+    for command in (["evaluate", tmp_path], ["task", "hunter-z1c1", "--out", tmp_path]):
+        wrong = protoalign(*command)
+        assert wrong.returncode == 2
+        assert len(wrong.stderr.splitlines()) == 1
+
+
 def test_the_same_command_again_shows_the_result(finished: Path):
     again = protoalign("task", "hunter-z1c1", "--steps", STEPS, "--seed", 3, "--out", finished)
     assert again.returncode == 0
@@ -100,7 +111,8 @@ def test_evaluate(finished: Path):
     figures = json.loads(done.stdout)
     result = json.loads((finished / "result.json").read_text())
     error = (figures["return_se"] ** 2 + result["source_return_se"] ** 2) ** 0.5
-    assert abs(figures["return"] - result["source_return"]) < 5 * error
+    assert 0 < abs(figures["return"] - result["source_return"]) < 5 * error, "other episodes, the same policy"
+    assert figures["task_steps"] == result["task_steps"]
     assert protoalign("evaluate", finished, "--episodes", 3000, "--json").stdout == done.stdout
     elsewhere = json.loads(protoalign("evaluate", finished, "--env", "hunter-z4c4", "--json").stdout)
     assert elsewhere["env"] == "hunter-z4c4"
@@ -124,6 +136,11 @@ def test_evaluate_falls_back_to_the_last_good_checkpoint(finished: Path, tmp_pat
         (["task", "hunter-z9"], "write ZxCy"),
         (["task", "pong"], "no world is called 'pong'"),
         (["task", "hunter-z1c1", "--steps", "10"], "at least 4096"),
+        (["task", "hunter-z1c1", "--seed", "-1"], "from 0 to"),
+        (["task", "hunter-z1c1", "--seed", "99999999999999999999"], "from 0 to"),
+        (["task", "hunter-[/z]"], "hunter-[/z]"),
+        (["task", "hunter-z1c1-200x200"], "64 x 64"),
+        (["play", "--seed", "-1"], "from 0 to"),
         (["task", "hunter-z1c1", "--out", "/dev/null/x"], "cannot use"),
         (["evaluate", "/nowhere"], "not a run folder"),
         (["bench", "--repeats", "0"], "at least 1"),
@@ -158,6 +175,7 @@ def test_bench_prints_every_speed_as_a_ratio():
 def test_a_person_plays():
     """In a real terminal: colours, a walk, a shot, a new game, and the terminal is put back."""
     terminal, inner = pty.openpty()
+    fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     process = subprocess.Popen(
         [sys.executable, "-m", "protoalign", "play", "hunter-z2c2", "--look", "target", "--seed", "1"],
         stdin=inner, stdout=inner, stderr=inner,

@@ -71,6 +71,20 @@ def test_a_damaged_checkpoint_is_passed_over(run, damage, suffix, capfd):
         assert "damaged checkpoint" in capfd.readouterr().err
 
 
+def test_going_on_after_damage_never_loses_the_good_ones(run):
+    """A damaged newer checkpoint and a stray one from elsewhere do not push the good ones out."""
+    for step in (80, 100):
+        run.save("task", step, changed(TREE, step), {})
+    truncate(run.path / "checkpoints" / "task-00000100.safetensors")
+    stray = run.path / "checkpoints" / "task-00000200.json"
+    stray.write_bytes((run.path / "checkpoints" / "task-00000080.json").read_bytes())
+    assert run.restore("task", TREE).step == 80
+    run.save("task", 90, changed(TREE, 90), {})
+    run.save("task", 95, changed(TREE, 95), {})
+    assert sorted(p.name for p in (run.path / "checkpoints").glob("*.json")) == ["task-00000090.json", "task-00000095.json"]
+    assert run.restore("task", TREE).step == 95
+
+
 def test_no_good_checkpoint_left_is_an_error_and_nothing_is_deleted(run):
     run.save("task", 1, TREE, {})
     truncate(run.path / "checkpoints" / "task-00000001.safetensors")
@@ -86,12 +100,16 @@ def test_foreign_checkpoints(run, tmp_path):
         run.restore("task", TREE | {"more": jnp.zeros(3)})
     with pytest.raises(UserError, match="does not fit"):
         run.restore("task", TREE | {"flags": jnp.zeros(3, bool)})
-    other = Run(tmp_path / "other")
-    other.configure("task", {"steps": 99})
-    for path in (run.path / "checkpoints").iterdir():
-        (other.path / "checkpoints" / path.name).write_bytes(path.read_bytes())
-    with pytest.raises(UserError, match="other settings"):
-        other.restore("task", TREE)
+    with pytest.raises(UserError, match="does not fit"):
+        run.restore("task", TREE | {"flags": jnp.zeros(2, jnp.int32)})
+    for section, settings in (("task", {"steps": 99}), ("seed", 7), ("env", "hunter-z4c4")):
+        other = Run(tmp_path / section)
+        other.configure("task", {"steps": 10}) if section != "task" else None
+        other.configure(section, settings)
+        for path in (run.path / "checkpoints").iterdir():
+            (other.path / "checkpoints" / path.name).write_bytes(path.read_bytes())
+        with pytest.raises(UserError, match="other settings"):
+            other.restore("task", TREE)
 
 
 def test_settings_may_not_change(run):
@@ -108,8 +126,12 @@ def test_going_on_forgets_what_came_after_the_checkpoint(run):
     for step in (2, 3):
         (run.path / "history" / f"task-{step:08d}.npz").touch()
     (run.path / "history" / "other-00000009.npz").touch()
+    assert [row["update"] for row in run.metrics("task")] == [1, 2, 3], "the torn line is passed over"
     run.save("task", 2, TREE, {})
+    (run.path / "checkpoints" / ".task-00000003.json.tmp").touch()
+    (run.path / "checkpoints" / "task-00000003.safetensors").touch()
     run.restore("task", TREE)
+    assert len(list((run.path / "checkpoints").iterdir())) == 2, "what a killed process left half done is gone"
     assert [(r["stage"], r["update"]) for r in map(json.loads, (run.path / "metrics.jsonl").read_text().splitlines())] == [
         ("other", 99), ("task", 1), ("task", 2),
     ]  # fmt: skip
@@ -157,6 +179,9 @@ def test_folders_that_cannot_be_used(tmp_path):
         Run(tmp_path, create=False)
     (tmp_path / "config.json").write_text("{")
     with pytest.raises(UserError, match="not valid JSON"):
+        Run(tmp_path)
+    (tmp_path / "config.json").write_text("[]")
+    with pytest.raises(UserError, match="not the config of a run"):
         Run(tmp_path)
     with pytest.raises(UserError, match="cannot read"):
         read_json(tmp_path / "nothing.json")

@@ -4,10 +4,11 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import tyro
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from protoalign import runtime
@@ -69,15 +70,17 @@ def evaluate(
     """
     runtime.configure()
     from protoalign import envs, stages
+    from protoalign.rng import check_seed, stream
 
-    world, net, config = stages.load_task(run, envs.make(env) if env else None)
-    figures = stages.evaluate(world, net, seed, episodes, greedy)
+    check_seed(seed)
+    world, net, training = stages.load_task(run, envs.make(env) if env else None)
+    figures = stages.evaluate(world, net, stream(seed, "evaluate"), episodes, greedy)
     if json:
-        return print_json({"env": world.name, "trained_in": config["env"], "seed": seed, "greedy": greedy, **figures})
-    Console().print(
-        f"{world.name}: return {figures['return']:.3f} ± {figures['return_se']:.3f} (standard error, "
-        f"{episodes} episodes, {'greedy' if greedy else 'sampled'}), mean length {figures['length']:.1f}",
-        highlight=False,
+        return print_json({"env": world.name, **training, "seed": seed, "greedy": greedy, **figures})
+    say(
+        f"{world.name}: return {figures['return']:.3f} ± {figures['return_se']:.3f} (standard error, {episodes} episodes, "
+        f"{'greedy' if greedy else 'sampled'}), mean length {figures['length']:.1f}, "
+        f"trained for {training['task_steps']:,} steps in {training['trained_in']}"
     )
 
 
@@ -107,14 +110,13 @@ def bench(
     figures = measure(env, preset, repeats)
     if json:
         return print_json(figures)
-    table = Table(
-        "", "steps/s", "steps per product", "compile s", title=f"{figures['env']}, preset {preset}, {figures['device']}"
-    )
+    columns = ("", "steps/s", "steps per product", "compile s", "in products")
+    table = Table(*columns, title=f"{figures['env']}, preset {preset}, {figures['device']}")
     for name, speed in figures["steps_per_second"].items():
         ratio, seconds = figures["steps_per_product"][name], figures["compile_seconds"][name]
-        table.add_row(name, f"{speed:,}", f"{ratio:.2f}", f"{seconds:.1f}")
+        table.add_row(name, f"{speed:,}", f"{ratio:.2f}", f"{seconds:.1f}", f"{figures['compile_products'][name]:,}")
     Console().print(table)
-    Console().print(f"calibration: {figures['products_per_second']:,} products of 256 x 256 matrices a second", highlight=False)
+    say(f"calibration: {figures['products_per_second']:,} products of two 256 x 256 matrices a second")
 
 
 def play(env: World = "hunter-z1c1", look: str = "source", seed: int = 0) -> None:
@@ -130,7 +132,9 @@ def play(env: World = "hunter-z1c1", look: str = "source", seed: int = 0) -> Non
     from protoalign import envs
     from protoalign.envs.hunter import Hunter
     from protoalign.play import play as start
+    from protoalign.rng import check_seed
 
+    check_seed(seed)
     world = envs.make(env)
     assert isinstance(world, Hunter)
     start(world.variant_name, look, seed, world.size)
@@ -150,11 +154,13 @@ def show_task(out: Path, result: dict[str, Any], as_json: bool) -> None:
     table.add_row("steps trained", f"{result['task_steps']:,}")
     table.add_row("seconds, compiling included", f"{result['seconds']['task']:.0f}")
     table.add_row("return while learning", curve([row["return"] for row in Run(out).metrics("task")]))
-    console = Console()
-    console.print(table)
-    console.print(
-        f"Everything is in {out}. Next: protoalign evaluate {out}   or   protoalign play {result['env']}", highlight=False
-    )
+    Console().print(table)
+    say(f"Everything is in {out}. Next: protoalign evaluate {out}   or   protoalign play {result['env']}")
+
+
+def say(text: str) -> None:
+    """One line, as it is."""
+    Console().print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def curve(values: list[float | None], width: int = 48) -> str:
@@ -185,8 +191,14 @@ def main() -> None:
             config=(tyro.conf.FlagCreatePairsOff,),
         )
     except UserError as error:
-        Console(stderr=True).print(f"[red]protoalign:[/] {error}", highlight=False, soft_wrap=True)
-        sys.exit(2)
+        fail(str(error))
+    except OSError as error:  # a full disk, a folder that may not be written
+        fail(f"{error.strerror or error}: {error.filename}" if error.filename else str(error))
     except KeyboardInterrupt:
-        print("stopped; the same command goes on from the last checkpoint", file=sys.stderr)
+        print("stopped; a training command started again goes on from its last checkpoint", file=sys.stderr)
         sys.exit(130)
+
+
+def fail(text: str) -> NoReturn:
+    Console(stderr=True).print(f"[red]protoalign:[/] {escape(text)}", highlight=False, soft_wrap=True)
+    sys.exit(2)

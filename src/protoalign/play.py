@@ -2,11 +2,12 @@
 
 import os
 import select
+import shutil
 import sys
 import termios
 import tty
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import gymnasium
@@ -50,12 +51,26 @@ def raw_terminal() -> Iterator[None]:
 
 
 def read_key() -> str:
-    """One key; an arrow is three characters that arrive together. An empty string at the end of input."""
+    """One key; the bytes of an arrow or of a letter outside ASCII arrive together. "q" at the end of input."""
     file = sys.stdin.fileno()
-    key = os.read(file, 1).decode(errors="ignore")
-    if key == "\x1b" and select.select([file], [], [], 0.05)[0]:
-        key += os.read(file, 2).decode(errors="ignore")
-    return key
+    key = os.read(file, 1)
+    if not key:
+        return "q"
+    if (key == b"\x1b" or key[0] >= 128) and select.select([file], [], [], 0.05)[0]:
+        key += os.read(file, 3)
+    return key.decode(errors="replace").replace("\x1bO", "\x1b[")  # some terminals send arrows so
+
+
+def shrink(picture: np.ndarray) -> np.ndarray:
+    """The picture at the largest scale that fits the terminal with three lines of text below it."""
+    columns, lines = shutil.get_terminal_size()
+    for scale in (1, 2, 4):
+        height, width = (n // scale for n in picture.shape[:2])
+        if width <= columns and height // 2 + 3 <= lines:
+            return picture.reshape(height, scale, width, scale, 3).mean((1, 3)).astype(np.uint8)
+    raise UserError(
+        f"the board needs a terminal of {width} columns and {height // 2 + 3} lines; this one has {columns} x {lines}"
+    )
 
 
 def play(variant: str, look: str, seed: int, size: int) -> None:
@@ -67,12 +82,13 @@ def play(variant: str, look: str, seed: int, size: int) -> None:
     if look not in ("source", "target"):
         note = f"find out who is who in {Path(look).name or look}"
     over = False
-    with raw_terminal():
+    shrink(observation)  # or complain, before the screen is touched
+    with suppress(KeyboardInterrupt), raw_terminal():
         while True:
-            print("\x1b[H" + picture_text(observation), end="\x1b[0J\n")
+            print("\x1b[H" + picture_text(shrink(observation)), end="\x1b[0J\n")
             print(f"{HELP}\nscore {score:+.0f}   {note}" + (f"   mean of {games} games {total / games:.2f}" if games else ""))
             key = read_key()
-            if key in ("q", "\x03", ""):
+            if key == "q":
                 return
             if key == "n" or over:
                 observation, _ = env.reset()

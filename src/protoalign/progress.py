@@ -4,9 +4,15 @@ import time
 from types import TracebackType
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 PLAIN_SECONDS = 10.0  # between lines, where there is no terminal
+
+
+def warn(text: str) -> None:
+    """One line about something odd that did not stop the work."""
+    Console(stderr=True).print(f"[yellow]protoalign:[/] {escape(text)}", highlight=False, soft_wrap=True)
 
 
 class Bar:
@@ -50,5 +56,6 @@ class Bar:
             self.progress.update(self.job, completed=self.done, note=note)
         elif now - self.printed > PLAIN_SECONDS or self.done >= self.total:
             left = (now - self.started) / (self.done - self.first) * max(0, self.total - self.done)
-            self.console.print(f"{self.name} {100 * self.done / self.total:3.0f} %  {note}  {left:.0f} s left", highlight=False)
+            line = f"{self.name} {100 * self.done / self.total:3.0f} %  {note}  {left:.0f} s left"
+            self.console.print(line, highlight=False, markup=False, soft_wrap=True)
             self.printed = now

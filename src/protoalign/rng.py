@@ -13,6 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from protoalign.errors import UserError
+
+
+def check_seed(seed: int) -> None:
+    if not 0 <= seed < 2**32:
+        raise UserError(f"--seed {seed} is not a whole number from 0 to {2**32 - 1}")
+
 
 def stream(seed: int, name: str) -> Array:
     """The key of a named stream."""

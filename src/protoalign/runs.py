@@ -7,8 +7,9 @@
     history/STAGE-00000042.npz       recorded steps up to that checkpoint (see rl.history)
     result.json                      figures of what is finished
 
-Every file appears whole or not at all: it is written under another name, flushed to disk and renamed. A checkpoint counts
-once its manifest is there. Whatever a killed process wrote after its last checkpoint is cut off when the run goes on.
+Every file but metrics.jsonl appears whole or not at all: it is written under another name, flushed to disk and renamed. Lines
+of metrics.jsonl are appended and flushed to disk before a checkpoint. A checkpoint counts once its manifest is there. Whatever
+a killed process wrote after its last checkpoint is cut off when the run goes on.
 """
 
 import fcntl
@@ -24,13 +25,12 @@ import jax
 import numpy as np
 import safetensors
 import safetensors.numpy
-from rich.console import Console
 
 from protoalign.errors import UserError
-from protoalign.files import read_json, write_atomic, write_json
+from protoalign.files import flush, read_json, write_atomic, write_json
+from protoalign.progress import warn
 
 KEPT_CHECKPOINTS = 2
-console = Console(stderr=True)
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,14 @@ class Run:
                 raise UserError(f"cannot use {path} as a run folder: {error.strerror}") from None
         elif not (path / "config.json").is_file():
             raise UserError(f"{path} is not a run folder: it has no config.json (make one with 'protoalign task')")
-        self.config: dict[str, Any] = read_json(path / "config.json") if (path / "config.json").exists() else {}
+        self.config = self._read_config()
+
+    def _read_config(self) -> dict[str, Any]:
+        path = self.path / "config.json"
+        config = read_json(path) if path.exists() else {}
+        if not isinstance(config, dict):
+            raise UserError(f"{path} is not the config of a run: restore it, or start anew in another folder")
+        return config
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -63,8 +70,9 @@ class Run:
         with (self.path / ".lock").open("w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            except BlockingIOError:
                 raise UserError(f"another process is working in {self.path}: wait for it, or choose another --out") from None
+            self.config = self._read_config()  # another process may have set it before we got the lock
             yield
 
     def configure(self, section: str, settings: Any) -> None:
@@ -87,7 +95,8 @@ class Run:
 
     def metrics(self, stage: str) -> list[dict[str, Any]]:
         path = self.path / "metrics.jsonl"
-        rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+        rows = [json.loads(line) for line in lines if _whole(line)]
         return [row for row in rows if row["stage"] == stage]
 
     def result(self) -> dict[str, Any]:
@@ -104,37 +113,50 @@ class Run:
     def save(self, stage: str, step: int, tree: Any, info: dict[str, Any]) -> None:
         """Keep a pytree of arrays and some JSON."""
         stem = self.path / "checkpoints" / f"{stage}-{step:08d}"
+        metrics = self.path / "metrics.jsonl"
+        if metrics.exists():
+            flush(metrics)
         data = safetensors.numpy.save(_named_leaves(tree))
         write_atomic(stem.with_suffix(".safetensors"), data)
         manifest = {
             "stage": stage,
             "step": step,
-            "config": _digest(json.dumps(self.config.get(stage)).encode()),
+            "config": self._settings(stage),
             "sha256": _digest(data),
             "info": info,
         }
         write_json(stem.with_suffix(".json"), manifest)
-        for old in list(self._manifests(stage))[KEPT_CHECKPOINTS:]:
-            old.unlink()
-            old.with_suffix(".safetensors").unlink(missing_ok=True)
+        older = [path for path in self._manifests(stage) if path.stem < stem.name]
+        for path in older[KEPT_CHECKPOINTS - 1 :]:
+            path.unlink()
+            path.with_suffix(".safetensors").unlink(missing_ok=True)
+
+    def _settings(self, stage: str) -> str:
+        """A digest of all that a stage's checkpoints depend on."""
+        parts = {name: self.config.get(name) for name in ("env", "seed", "preset", stage)}
+        return _digest(json.dumps(parts, sort_keys=True).encode())
 
     def restore(self, stage: str, like: Any, part: bool = False) -> Checkpoint | None:
         """The newest good checkpoint of a stage, in the shape of `like`; None if none was ever written.
 
         A damaged one is passed over with a warning; if no good one is left, that is an error. The run goes on from the
-        checkpoint: what was logged after it is removed. With `part`, the folder is left as it is, and `like` may name
-        some of what was saved: {"net": ...}.
+        checkpoint: what was logged after it is removed, and damaged ones get the ending .bad. With `part`, the folder is left
+        as it is, and `like` may name some of what was saved: {"net": ...}.
         """
-        reasons = []
+        reasons: list[str] = []
+        bad: list[Path] = []
         for path in self._manifests(stage):
             try:
                 checkpoint = self._load(path, stage, like, part)
             except _Damaged as damage:
                 reasons.append(f"{path.stem}: {damage}")
+                bad.append(path)
                 continue
             for reason in reasons:
-                console.print(f"[yellow]passed over a damaged checkpoint[/], {reason}; going on from {path.stem}")
+                warn(f"passed over a damaged checkpoint, {reason}; using {path.stem}")
             if not part:
+                for other in bad:
+                    other.rename(other.with_suffix(".json.bad"))
                 self._cut(stage, checkpoint.step)
             return checkpoint
         if reasons:
@@ -153,8 +175,10 @@ class Run:
             data = path.with_suffix(".safetensors").read_bytes()
             if manifest["sha256"] != _digest(data):
                 raise _Damaged("its tensors are truncated or changed")
-            if manifest["config"] != _digest(json.dumps(self.config.get(stage)).encode()):
+            if manifest["config"] != self._settings(stage):
                 raise _Damaged("it belongs to a run with other settings")
+            if path.stem != f"{stage}-{manifest['step']:08d}":
+                raise _Damaged("its manifest names another step")
             arrays = safetensors.numpy.load(data)
             step, info = manifest["step"], manifest["info"]
         except OSError as error:
@@ -163,33 +187,44 @@ class Run:
             raise _Damaged("its manifest or tensors cannot be understood") from None
         expected = _named_leaves(like)
         for name in expected if part else expected.keys() | arrays.keys():
-            if name not in expected or name not in arrays or expected[name].shape != arrays[name].shape:
+            if name not in expected or name not in arrays or not _alike(expected[name], arrays[name]):
                 raise _Damaged(f"it does not fit this network and environment (at {name})")
-        leaves = [jax.numpy.asarray(arrays[name], expected[name].dtype) for name in expected]
+        leaves = [jax.numpy.asarray(arrays[name]) for name in expected]
         return Checkpoint(step, jax.tree.unflatten(jax.tree.structure(like), leaves), info)
 
     def _cut(self, stage: str, step: int) -> None:
         """Forget what a killed process logged and recorded after its last checkpoint."""
         path = self.path / "metrics.jsonl"
         lines = path.read_text().splitlines(keepends=True) if path.exists() else []
-        kept = [line for line in lines if _keep(line, stage, step)]
+        kept = [line for line in lines if _whole(line) and self._counts(json.loads(line), stage, step)]
         if kept != lines:
             write_atomic(path, "".join(kept).encode())
         for path in (self.path / "history").glob(f"{stage}-*.npz"):
             if int(path.stem.rsplit("-", 1)[1]) > step:
                 path.unlink()
+        for path in (*self.path.glob("**/.*.tmp"), *(self.path / "checkpoints").glob(f"{stage}-*.safetensors")):
+            if path.suffix == ".tmp" or not path.with_suffix(".json").exists():
+                path.unlink()
+
+    @staticmethod
+    def _counts(row: dict[str, Any], stage: str, step: int) -> bool:
+        return row["stage"] != stage or row["update"] <= step
 
 
 class _Damaged(Exception):
     pass
 
 
-def _keep(line: str, stage: str, step: int) -> bool:
+def _alike(a: np.ndarray, b: np.ndarray) -> bool:
+    return a.shape == b.shape and a.dtype == b.dtype
+
+
+def _whole(line: str) -> bool:
+    """A line of metrics, not cut off in the middle of a write."""
     try:
-        row = json.loads(line)
-        return line.endswith("\n") and (row["stage"] != stage or row["update"] <= step)
-    except (ValueError, KeyError):
-        return False  # cut off in the middle of a write
+        return line.endswith("\n") and json.loads(line).keys() >= {"stage", "update"}
+    except (ValueError, AttributeError):
+        return False
 
 
 def _digest(data: bytes) -> str:

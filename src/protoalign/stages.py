@@ -6,15 +6,16 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax import Array
 
 from protoalign import envs
-from protoalign.config import TASK, TaskConfig, plain, task_config
+from protoalign.config import TaskConfig, plain, task_config
 from protoalign.envs.base import TileWorld
 from protoalign.errors import UserError
 from protoalign.rl.networks import NETWORKS, ActorCritic
 from protoalign.rl.rollout import play_out
 from protoalign.rl.train import train
-from protoalign.rng import generator, stream
+from protoalign.rng import check_seed, generator, stream
 from protoalign.runs import Run
 from protoalign.runtime import versions
 
@@ -24,8 +25,7 @@ EVALUATION_EPISODES = 2048
 def task(env: str, out: Path, seed: int, preset: str, steps: int | None = None) -> dict[str, Any]:
     """Train the task policy pi_task on true categories, keeping its history; then measure it. Returns the run's result."""
     world = envs.make(env)
-    if preset not in TASK:
-        raise UserError(f"no preset is called '{preset}': use {' or '.join(TASK)}")
+    check_seed(seed)
     config = task_config(preset, steps)
     run = Run(out)
     with run.lock():
@@ -38,7 +38,7 @@ def task(env: str, out: Path, seed: int, preset: str, steps: int | None = None) 
             return result
         net, figures = train(run, "task", config, world, build_network(config, world, seed), seed)
         started = time.monotonic()
-        source = evaluate(world, net, seed, EVALUATION_EPISODES)
+        source = evaluate(world, net, stream(seed, "task/evaluate"), EVALUATION_EPISODES)
         seconds = {"task": figures["seconds"], "evaluate": round(time.monotonic() - started, 3)}
         return run.add_result(
             {
@@ -57,11 +57,10 @@ def build_network(config: TaskConfig, world: TileWorld, seed: int) -> ActorCriti
     return NETWORKS[config.network](generator(seed, "task/network"), world, config.width)
 
 
-def evaluate(world: TileWorld, net: ActorCritic, seed: int, episodes: int, greedy: bool = False) -> dict[str, Any]:
+def evaluate(world: TileWorld, net: ActorCritic, key: Array, episodes: int, greedy: bool = False) -> dict[str, Any]:
     """Mean return over whole episodes, with its standard error."""
     if episodes < 2:
         raise UserError(f"--episodes {episodes} is too few for a standard error: use at least 2")
-    key = stream(seed, "evaluate")
     returns, lengths = jax.jit(play_out, static_argnums=(0, 3, 4))(world, net, key, episodes, greedy)
     returns = np.asarray(returns, np.float64)
     return {
@@ -73,17 +72,18 @@ def evaluate(world: TileWorld, net: ActorCritic, seed: int, episodes: int, greed
 
 
 def load_task(path: Path, world: TileWorld | None = None) -> tuple[TileWorld, ActorCritic, dict[str, Any]]:
-    """A run folder's world (or another one it can play in), its newest task policy and its config."""
+    """A run folder's world (or another one it can play in), its newest task policy, and where and how long it was trained."""
     run = Run(path, create=False)
-    if "task" not in run.config:
-        raise UserError(f"{path} has no task policy: train one with 'protoalign task'")
-    trained_in = envs.make(run.config["env"])
+    try:
+        settings, trained_in = run.config["task"], envs.make(run.config["env"])
+        network, width, batch = settings["network"], settings["width"], settings["ppo"]["envs"] * settings["ppo"]["segment"]
+    except (KeyError, TypeError):
+        raise UserError(f"{path} has no task policy: train one with 'protoalign task'") from None
     world = world or trained_in
     if world.shape != trained_in.shape:
         raise UserError(f"a policy trained in {trained_in.name} cannot see the grid of {world.name}")
-    settings = run.config["task"]
-    net = NETWORKS[settings["network"]](generator(0, "shape"), world, settings["width"])
+    net = NETWORKS[network](generator(0, "shape"), world, width)
     saved = run.restore("task", {"net": net}, part=True)
     if saved is None:
         raise UserError(f"{path} has no checkpoint yet: run 'protoalign task' there first")
-    return world, saved.tree["net"], run.config
+    return world, saved.tree["net"], {"trained_in": trained_in.name, "task_steps": saved.step * batch}

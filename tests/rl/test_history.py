@@ -23,8 +23,8 @@ def recording(segments=6):
 
 def test_whole_episodes_are_cut_out_across_segments(tmp_path):
     records = recording()
-    history.save(tmp_path, "task", 3, records[:2])
-    history.save(tmp_path, "task", 12, records[2:])
+    history.save(tmp_path, "task", 0, 3, records[:2])
+    history.save(tmp_path, "task", 3, 12, records[2:])
     got = history.load(tmp_path, "task")
     whole = Record(*(np.concatenate(parts) for parts in zip(*records, strict=True)))
     expected = []
@@ -50,7 +50,7 @@ def test_whole_episodes_are_cut_out_across_segments(tmp_path):
 def test_nothing_recorded_and_broken_files(tmp_path):
     with pytest.raises(UserError, match="train the task stage first"):
         history.load(tmp_path, "task")
-    history.save(tmp_path, "task", 3, recording(3))
+    history.save(tmp_path, "task", 0, 3, recording(3))
     path = next(tmp_path.glob("*.npz"))
     path.write_bytes(path.read_bytes()[:-200])
     with pytest.raises(UserError, match="cannot read"):
@@ -58,5 +58,14 @@ def test_nothing_recorded_and_broken_files(tmp_path):
 
 
 def test_no_episode_has_ended_yet(tmp_path):
-    history.save(tmp_path, "task", 1, recording(1))
+    history.save(tmp_path, "task", 0, 1, recording(1))
     assert len(history.load(tmp_path, "task").length) == 0
+
+
+def test_a_missing_piece_is_noticed(tmp_path):
+    records = recording(3)
+    for i, record in enumerate(records):
+        history.save(tmp_path, "task", i, i + 1, [record])
+    (tmp_path / "task-00000002.npz").unlink()
+    with pytest.raises(UserError, match=r"before task-00000003\.npz is missing"):
+        history.load(tmp_path, "task")

@@ -6,7 +6,7 @@ reshape, so that a tile cut out is exactly the texture drawn.
     source         Crafter's own pictures (MIT), read from the installed craftax package
     target         drawn here, like the source in nothing but size
     random:SEED    drawn at random
-    FOLDER         a user's pictures: one PNG per category, any size
+    FOLDER         a user's pictures: one PNG per category, any size; the floor shows where they are transparent
 """
 
 import importlib.util
@@ -37,7 +37,8 @@ def load(look: str, categories: tuple[str, ...]) -> Textures:
     folder = Path(look).expanduser()
     if not folder.is_dir():
         raise UserError(f"no look is called '{look}': use source, target, random:<seed>, or a folder of PNG files")
-    return np.stack([_picture(folder / f"{name}.png") for name in categories])
+    floor = _picture(folder / f"{categories[0]}.png")
+    return np.stack([_picture(folder / f"{name}.png", behind=floor) for name in categories])
 
 
 def render(textures: Textures, grid: np.ndarray) -> np.ndarray:
@@ -63,7 +64,7 @@ def _picture(path: Path, behind: np.ndarray | None = None) -> np.ndarray:
     try:
         with Image.open(path) as image:
             rgba = np.asarray(image.convert("RGBA").resize((TILE, TILE), Image.Resampling.BOX), np.float32)
-    except (UnidentifiedImageError, OSError):
+    except (UnidentifiedImageError, OSError, ValueError, SyntaxError, Image.DecompressionBombError):
         raise UserError(f"{path} is not a readable picture") from None
     alpha = rgba[..., 3:] / 255
     ground = np.zeros((TILE, TILE, 3), np.float32) if behind is None else behind.astype(np.float32)

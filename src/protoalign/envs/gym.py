@@ -8,6 +8,7 @@
 `appearance` is "source", "target", "random:<seed>" or a folder of PNGs.
 """
 
+import functools
 from typing import Any
 
 import gymnasium
@@ -23,6 +24,21 @@ from protoalign.errors import UserError
 SCALE = 6  # screen pixels per pixel, where a person looks
 
 
+@functools.cache
+def _compiled(world: Hunter) -> tuple[Any, Any]:
+    """A world's start and step, each with the grid that is seen; compiled once however many environments there are."""
+
+    def begin(u: jax.Array) -> Any:
+        state = world.begin(u)
+        return state, world.observe(state)
+
+    def step(state: hunter.State, action: jax.Array, u: jax.Array) -> Any:
+        state, transition = world.transition(state, action, u)
+        return state, transition, world.observe(state)
+
+    return jax.jit(begin), jax.jit(step)
+
+
 class _Engine:
     """Episodes of Hunter, stepped on demand. Random numbers depend on the seed and the number of draws so far only."""
 
@@ -33,9 +49,7 @@ class _Engine:
         self.textures = looks.load(appearance, CATEGORY_NAMES)
         self.pixels = obs == "pixels"
         self.rng = np.random.default_rng()
-        self.begin = jax.jit(self.world.begin)
-        self.transition = jax.jit(self.world.transition)
-        self.observe = jax.jit(self.world.observe)
+        self._begin, self._step = _compiled(self.world)
         height, width = self.world.shape
         tile = looks.TILE
         self.space: gymnasium.spaces.Box = (
@@ -44,8 +58,22 @@ class _Engine:
             else gymnasium.spaces.Box(0, len(CATEGORY_NAMES) - 1, (height, width), np.uint8)
         )
 
-    def uniform(self, *shape: int) -> np.ndarray:
-        return self.rng.random(shape, np.float32)
+    def begin(self, games: int) -> tuple[hunter.State, np.ndarray]:
+        """Start states and their grids."""
+        return jax.device_get(self._begin(self.rng.random((games, self.world.begin_draws), np.float32)))
+
+    def step(
+        self, state: hunter.State, action: np.ndarray
+    ) -> tuple[hunter.State, tuple[np.ndarray, np.ndarray, np.ndarray], np.ndarray]:
+        """The next states, what the step gave, and the grids after it; NumPy arrays all."""
+        draws = self.rng.random((len(action), self.world.step_draws), np.float32)
+        return jax.device_get(self._step(state, action.astype(np.int32), draws))
+
+    def seed(self, seed: int | None) -> None:
+        if seed is not None:
+            if not isinstance(seed, int | np.integer) or seed < 0:
+                raise UserError(f"seed={seed!r} is not a whole number from 0 up")
+            self.rng = np.random.default_rng(seed)
 
     def show(self, grid: np.ndarray) -> np.ndarray:
         return looks.render(self.textures, grid) if self.pixels else grid
@@ -75,27 +103,24 @@ class HunterEnv(gymnasium.Env[np.ndarray, np.int64]):
         self.window: Any = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+        self.engine.seed(seed)
         super().reset(seed=seed)
-        if seed is not None:
-            self.engine.rng = np.random.default_rng(seed)
-        self.state = self.engine.begin(self.engine.uniform(1, self.engine.world.begin_draws))
+        self.state, grids = self.engine.begin(1)
         self.over = False
-        return self._seen()
+        return self._seen(grids)
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         if self.state is None or self.over:
             raise gymnasium.error.ResetNeeded("call reset() before step(): no episode is in progress")
         if not self.action_space.contains(action):
             raise UserError(f"action {action!r} is not one of 0 to {self.engine.world.num_actions - 1}")
-        draws = self.engine.uniform(1, self.engine.world.step_draws)
-        self.state, (reward, terminated, truncated) = self.engine.transition(self.state, np.array([action], np.int32), draws)
+        self.state, (reward, terminated, truncated), grids = self.engine.step(self.state, np.array([action]))
         self.over = bool(terminated[0] or truncated[0])
-        observation, info = self._seen()
+        observation, info = self._seen(grids)
         return observation, float(reward[0]), bool(terminated[0]), bool(truncated[0]), info
 
-    def _seen(self) -> tuple[np.ndarray, dict[str, Any]]:
-        assert self.state is not None
-        self.grid = np.asarray(self.engine.observe(self.state))[0]
+    def _seen(self, grids: np.ndarray) -> tuple[np.ndarray, dict[str, Any]]:
+        self.grid = grids[0]
         if self.render_mode == "human":
             self.render()
         return self.engine.show(self.grid).copy(), {"categories": self.grid.copy()}
@@ -170,11 +195,10 @@ class HunterVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndar
     ) -> tuple[np.ndarray, dict[str, Any]]:
         if isinstance(seed, list):
             raise UserError("a list of seeds is not supported: give one seed for the whole vector")
-        if seed is not None:
-            self.engine.rng = np.random.default_rng(seed)
-        self.state = self._fresh()
+        self.engine.seed(seed)
+        self.state, grids = self.engine.begin(self.num_envs)
         self.over = np.zeros(self.num_envs, bool)
-        return self._seen()
+        return self._seen(grids)
 
     def step(self, actions: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         if self.state is None:
@@ -189,24 +213,19 @@ class HunterVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndar
         ):
             raise UserError(f"actions must be {self.num_envs} whole numbers from {low} to {high}")
         reset = self.over
-        draws = self.engine.uniform(self.num_envs, self.engine.world.step_draws)
-        state, transition = self.engine.transition(self.state, actions.astype(np.int32), draws)
+        state, (reward, terminated, truncated), grids = self.engine.step(self.state, actions)
         if reset.any():
-            fresh = self._fresh()
+            fresh, fresh_grids = self.engine.begin(self.num_envs)
             state = jax.tree.map(lambda f, s: np.where(reset.reshape((-1,) + (1,) * (s.ndim - 1)), f, s), fresh, state)
+            grids = np.where(reset[:, None, None], fresh_grids, grids)
         self.state = state
-        reward = np.where(reset, 0.0, np.asarray(transition.reward, np.float64))
-        terminated = np.asarray(transition.terminated) & ~reset
-        truncated = np.asarray(transition.truncated) & ~reset
+        terminated, truncated = terminated & ~reset, truncated & ~reset
         self.over = terminated | truncated
-        observation, info = self._seen()
-        return observation, reward, terminated, truncated, info
+        observation, info = self._seen(grids)
+        return observation, np.where(reset, 0.0, reward).astype(np.float64), terminated, truncated, info
 
-    def _fresh(self) -> hunter.State:
-        return self.engine.begin(self.engine.uniform(self.num_envs, self.engine.world.begin_draws))
-
-    def _seen(self) -> tuple[np.ndarray, dict[str, Any]]:
-        self.grid = np.asarray(self.engine.observe(self.state))
+    def _seen(self, grids: np.ndarray) -> tuple[np.ndarray, dict[str, Any]]:
+        self.grid = grids
         return self.engine.show(self.grid).copy(), {"categories": self.grid.copy(), "_categories": np.ones(self.num_envs, bool)}
 
     def render(self) -> Any:

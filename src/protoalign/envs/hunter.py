@@ -29,6 +29,7 @@ COL_STEP = np.array([0, 0, 0, -1, 1, 0, 0, -1, 1], np.int32)
 REACH = 3  # how far a shot flies, and how far away animals notice the agent
 TIME_LIMIT = 30
 MAX_ANIMALS = 32  # one bit each in `_resolve`
+MAX_SIZE = 64  # finding the objects of a larger grid takes a matrix of gigabytes
 
 
 class State(NamedTuple):
@@ -55,8 +56,8 @@ class Hunter:
     agent = AGENT
 
     def __post_init__(self) -> None:
-        if self.size < 6:
-            raise UserError(f"Hunter needs a grid of at least 6 x 6, not {self.size} x {self.size}")
+        if not 6 <= self.size <= MAX_SIZE:
+            raise UserError(f"Hunter's grid is from 6 x 6 to {MAX_SIZE} x {MAX_SIZE}, not {self.size} x {self.size}")
         room = self.size**2 - self.max_walls - 1
         for zombies, cows in self.variants:
             if min(zombies, cows) < 0 or not 0 < zombies + cows <= min(room, MAX_ANIMALS):

@@ -28,23 +28,30 @@ class Episodes(NamedTuple):
     terminated: np.ndarray  # [E] bool, False: truncated
 
 
-def save(folder: Path, stage: str, step: int, records: list[Record]) -> None:
-    """Keep the segments recorded since the last save."""
-    arrays = {name: np.concatenate([getattr(r, name) for r in records]) for name in Record._fields}
+def save(folder: Path, stage: str, first: int, last: int, records: list[Record]) -> None:
+    """Keep the segments recorded after update `first` up to update `last`."""
+    arrays = {"updates": np.array([first, last])} | {
+        name: np.concatenate([getattr(r, name) for r in records]) for name in Record._fields
+    }
     buffer = io.BytesIO()
     np.savez_compressed(buffer, allow_pickle=False, **arrays)
-    write_atomic(folder / f"{stage}-{step:08d}.npz", buffer.getvalue())
+    write_atomic(folder / f"{stage}-{last:08d}.npz", buffer.getvalue())
 
 
 def load(folder: Path, stage: str) -> Episodes:
     """All whole episodes recorded in a stage."""
-    chunks = []
+    chunks: list[Record] = []
+    reached = 0
     for path in sorted(folder.glob(f"{stage}-*.npz")):
         try:
             with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
+                first, last = file["updates"].tolist()
                 chunks.append(Record(**{name: file[name] for name in Record._fields}))
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
             raise UserError(f"cannot read {path} ({error}): train the stage again in another folder") from None
+        if first != reached:
+            raise UserError(f"the history before {path.name} is missing from {folder}: train the stage again in another folder")
+        reached = last
     if not chunks:
         raise UserError(f"no history in {folder}: train the {stage} stage first")
     return cut(Record(*(np.concatenate(parts) for parts in zip(*chunks, strict=True))))

@@ -36,6 +36,7 @@ def train(run: Run, stage: str, config: TaskConfig, world: World, net: Any, seed
     key = stream(seed, f"{stage}/ppo")
     log_every = -(-total // LOG_LINES)
     records: list[Record] = []
+    last_update = done  # of the last checkpoint
     started = time.monotonic() - seconds
     with Bar(f"{stage} {world.name}", total * config.ppo.batch, done * config.ppo.batch) as bar:
         update = ppo.make_update(config.ppo, world, total, config.recorded)
@@ -59,8 +60,8 @@ def train(run: Run, stage: str, config: TaskConfig, world: World, net: Any, seed
             bar.advance(len(rows) * config.ppo.batch, f"return {shown}  {speed:8,.0f} steps/s")
             if done == total or now - last_saved > SAVE_SECONDS:
                 if config.recorded:
-                    history.save(run.path / "history", stage, done, jax.device_get(records))
-                records = []
+                    history.save(run.path / "history", stage, last_update, done, jax.device_get(records))
+                records, last_update = [], done
                 figures["seconds"] = round(time.monotonic() - started, 3)
                 run.save(stage, done, state, {"seconds": figures["seconds"]})
                 last_saved = time.monotonic()
