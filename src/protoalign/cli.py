@@ -46,8 +46,97 @@ def task(
     runtime.configure()
     from protoalign import stages
 
-    out = out or Path("runs") / f"{env.lower().replace('/', '+')}-s{seed}"
+    out = out or default_folder(env, seed)
     show_task(out, stages.task(env, out, seed, preset, steps), json)
+
+
+def run(
+    env: World,
+    seed: int = 0,
+    steps: int | None = None,
+    explore_steps: int | None = None,
+    target: str = "target",
+    episodes: int = 4,
+    out: Path | None = None,
+    json: bool = False,
+) -> None:
+    """The whole method in one world: train everything at home, then move into a world that looks different.
+
+    The same command again goes on where it was stopped, or shows the result when done.
+
+    Args:
+        env: Where to train and where to move: hunter-z1c1, hunter-z4c4, ...
+        seed: Everything random follows from it.
+        steps: Environment steps of the task policy; 2 M if not given.
+        explore_steps: Environment steps of the exploration policy; 1 M if not given.
+        target: What the target looks like: target, random:<seed>, or a folder of PNG files.
+        episodes: Episodes of exploration in the target.
+        out: The run folder; runs/WORLD-sSEED if not given.
+        json: Print the result as one line of JSON.
+    """
+    runtime.configure()
+    from protoalign import stages
+
+    out = out or default_folder(env, seed)
+    show_move(out, stages.whole(env, out, seed, steps, explore_steps, target, episodes), json)
+
+
+def infer(run: Folder, json: bool = False) -> None:
+    """Train the inference model q_theta on a run folder's history.
+
+    Args:
+        run: The run folder, with a task policy.
+        json: Print the result as one line of JSON.
+    """
+    runtime.configure()
+    from protoalign import stages
+
+    result = stages.infer(run)
+    print_json(result) if json else say(f"q_theta is trained. Next: protoalign explore {run}")
+
+
+def explore(run: Folder, steps: int | None = None, json: bool = False) -> None:
+    """Train the exploration policy pi_exp, and measure how often one episode tells everything.
+
+    Args:
+        run: The run folder, with a task policy and an inference model.
+        steps: Environment steps; 1 M if not given.
+        json: Print the result as one line of JSON.
+    """
+    runtime.configure()
+    from protoalign import stages
+
+    result = stages.explore(run, steps)
+    if json:
+        return print_json(result)
+    one, two, four = (result[f"{n}_correct"] for n in ("one_episode", "two_episodes", "four_episodes"))
+    say(f"everything right after one, two, four episodes: {one:.3f}, {two:.3f}, {four:.3f}. Next: protoalign transfer {run}")
+
+
+def transfer(
+    run: Folder,
+    target: str = "target",
+    episodes: int = 4,
+    seed: int = 0,
+    env: str | None = None,
+    sure: float | None = None,
+    json: bool = False,
+) -> None:
+    """Move a finished run into another look, and measure it there before and after.
+
+    Args:
+        run: The run folder, all stages trained.
+        target: The look: target, random:<seed>, or a folder of PNG files.
+        episodes: Episodes of exploration there, at most.
+        seed: Of the target world and of what is done there.
+        env: Another variant to move to, e.g. hunter-z4c4.
+        sure: Stop exploring as soon as the mapping is this sure, e.g. 0.99.
+        json: Print the result as one line of JSON.
+    """
+    runtime.configure()
+    from protoalign import stages
+
+    show_move(run, stages.move(run, target, episodes, seed, env, sure), json)
 
 
 def evaluate(
@@ -140,6 +229,29 @@ def play(env: World = "hunter-z1c1", look: str = "source", seed: int = 0) -> Non
     start(world.variant_name, look, seed, world.size)
 
 
+def default_folder(env: str, seed: int) -> Path:
+    return Path("runs") / f"{env.lower().replace('/', '+')}-s{seed}"
+
+
+def show_move(out: Path, result: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        return print_json(result)
+    table = Table("look", "taken for", "probability", "right", title=f"{result['env']}, moved to the look '{result['target']}'")
+    for row in result["mapping"]:
+        right = "yes" if row["true"] == row["found"] else "no"
+        table.add_row(
+            f"of {row['true']}" + ("" if row["unseen"] else " (seen before)"), row["found"], f"{row['probability']:.4f}", right
+        )
+    Console().print(table)
+    before, after = (f"{result[name]:.3f} ± {result[f'{name}_se']:.3f}" for name in ("target_return_before", "target_return"))
+    say(f"target return before {before}, after {result['explore_episodes']} episodes ({result['target_steps']} steps) {after}")
+    say(f"target / source: {result['ratio']:.3f} ± {result['ratio_se']:.3f} (standard errors over 2,048 episodes)")
+    if isinstance(result.get("seconds"), dict):
+        spent = ", ".join(f"{name} {value:.0f} s" for name, value in result["seconds"].items())
+        say(f"everything right after one episode: {result['one_episode_correct']:.3f} of the time. {spent}")
+    say(f"Everything is in {out}.")
+
+
 def show_task(out: Path, result: dict[str, Any], as_json: bool) -> None:
     if as_json:
         return print_json(result)
@@ -178,7 +290,16 @@ def print_json(value: dict[str, Any]) -> None:
     print(json.dumps(value))
 
 
-COMMANDS: dict[str, Callable[..., Any]] = {"task": task, "evaluate": evaluate, "bench": bench, "play": play}
+COMMANDS: dict[str, Callable[..., Any]] = {
+    "run": run,
+    "task": task,
+    "infer": infer,
+    "explore": explore,
+    "transfer": transfer,
+    "evaluate": evaluate,
+    "bench": bench,
+    "play": play,
+}
 
 
 def main() -> None:
@@ -187,7 +308,7 @@ def main() -> None:
             COMMANDS,
             prog="protoalign",
             description="Move a trained policy into a world that looks different but works the same. "
-            "Start with: protoalign task hunter-z1c1",
+            "Start with: protoalign run hunter-z1c1",
             config=(tyro.conf.FlagCreatePairsOff,),
         )
     except UserError as error:

@@ -70,10 +70,49 @@ class TaskConfig:
         """No more steps than asked for."""
         return self.steps // self.ppo.batch
 
+    rounds = 1
+
     @property
     def recorded(self) -> int:
         """How many environments to record so that the history has the size asked for."""
         return min(self.ppo.envs, -(-self.history * self.ppo.envs // (self.updates * self.ppo.batch)))
+
+
+@dataclass(frozen=True)
+class InferConfig:
+    """Training of the inference model q_theta on the history."""
+
+    width: int = 32
+    updates: int = 250
+    batch: int = 128
+    """Episodes per update."""
+    learning_rate: float = 4e-3
+    final_learning_rate: float = 1e-3
+
+
+@dataclass(frozen=True)
+class ExploreConfig:
+    """Training of the exploration policy pi_exp."""
+
+    steps: int = 1_000_000
+    rounds: int = 3
+    """After each of these equal parts, q_theta is refreshed on episodes of pi_exp."""
+    refresh: int = 120
+    """Updates of q_theta per refreshment, half of each batch from the history; 0 leaves it frozen, as in the paper."""
+    episodes: int = 4096
+    """Episodes of pi_exp per refreshment."""
+    refresh_rate: float = 2e-3
+    hide_all: float = 0.5
+    """How often everything is hidden; else a random subset."""
+    from_task: float = 0.5
+    """pi_exp starts from pi_task with its logits scaled by this; 0: from scratch."""
+    ppo: PPOConfig = field(default_factory=PPOConfig)
+
+    recorded = 0
+
+    @property
+    def updates(self) -> int:
+        return self.steps // self.ppo.batch
 
 
 TASK: dict[str, TaskConfig] = {

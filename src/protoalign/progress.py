@@ -49,6 +49,10 @@ class Bar:
         if self.live:
             self.progress.reset(self.job, completed=self.done, note="")
 
+    def note(self, text: str) -> None:
+        if self.live:
+            self.progress.update(self.job, note=text)
+
     def advance(self, amount: int, note: str) -> None:
         self.done += amount
         now = time.monotonic()

@@ -141,7 +141,7 @@ class Run:
 
         A damaged one is passed over with a warning; if no good one is left, that is an error. The run goes on from the
         checkpoint: what was logged after it is removed, and damaged ones get the ending .bad. With `part`, the folder is left
-        as it is, and `like` may name some of what was saved: {"net": ...}.
+        as it is, and `like` may name some of what was saved: {"ppo": {"net": ...}}.
         """
         reasons: list[str] = []
         bad: list[Path] = []

@@ -1,4 +1,4 @@
-"""The stages of the method, each working in a run folder and resumable."""
+"""The stages of the method, each working in a run folder and resumable: task, infer, explore; then transfer, or all in one."""
 
 import time
 from pathlib import Path
@@ -9,10 +9,18 @@ import numpy as np
 from jax import Array
 
 from protoalign import envs
-from protoalign.config import TaskConfig, plain, task_config
+from protoalign.alignment import training, transfer
+from protoalign.alignment.exploration import ExplorerNet, ImaginedWorld
+from protoalign.alignment.inference import InferenceNet
+from protoalign.config import ExploreConfig, InferConfig, TaskConfig, plain, task_config
+from protoalign.envs import appearance
 from protoalign.envs.base import TileWorld
+from protoalign.envs.gym import HunterEnv, HunterVectorEnv
+from protoalign.envs.hunter import Hunter
 from protoalign.errors import UserError
-from protoalign.rl.networks import NETWORKS, ActorCritic
+from protoalign.perception import novelty
+from protoalign.rl import history
+from protoalign.rl.networks import NETWORKS, ActorCritic, RelativeNet
 from protoalign.rl.rollout import play_out
 from protoalign.rl.train import train
 from protoalign.rng import check_seed, generator, stream
@@ -20,6 +28,7 @@ from protoalign.runs import Run
 from protoalign.runtime import versions
 
 EVALUATION_EPISODES = 2048
+METHOD_STEPS = 2_000_000  # of the task policy, when the whole method is to be quick
 
 
 def task(env: str, out: Path, seed: int, preset: str, steps: int | None = None) -> dict[str, Any]:
@@ -36,7 +45,7 @@ def task(env: str, out: Path, seed: int, preset: str, steps: int | None = None) 
         result = run.result()
         if "source_return" in result:
             return result
-        net, figures = train(run, "task", config, world, build_network(config, world, seed), seed)
+        net, _, figures = train(run, "task", config, world, build_network(config, world, seed), seed)
         started = time.monotonic()
         source = evaluate(world, net, stream(seed, "task/evaluate"), EVALUATION_EPISODES)
         seconds = {"task": figures["seconds"], "evaluate": round(time.monotonic() - started, 3)}
@@ -83,7 +92,151 @@ def load_task(path: Path, world: TileWorld | None = None) -> tuple[TileWorld, Ac
     if world.shape != trained_in.shape:
         raise UserError(f"a policy trained in {trained_in.name} cannot see the grid of {world.name}")
     net = NETWORKS[network](generator(0, "shape"), world, width)
-    saved = run.restore("task", {"net": net}, part=True)
+    saved = run.restore("task", {"ppo": {"net": net}}, part=True)
     if saved is None:
         raise UserError(f"{path} has no checkpoint yet: run 'protoalign task' there first")
-    return world, saved.tree["net"], {"trained_in": trained_in.name, "task_steps": saved.step * batch}
+    return world, saved.tree["ppo"]["net"], {"trained_in": trained_in.name, "task_steps": saved.step * batch}
+
+
+def infer(path: Path) -> dict[str, Any]:
+    """Train the inference model q_theta on the history of the task policy."""
+    world, _, _ = load_task(path)
+    run = Run(path, create=False)
+    with run.lock():
+        config = InferConfig()
+        run.configure("infer", plain(config))
+        past = history.load(path / "history", "task")
+        _, figures = training.train_inference(run, config, world, past, run.config["seed"])
+        return add_seconds(run, "infer", figures["seconds"])
+
+
+def explore(path: Path, steps: int | None = None) -> dict[str, Any]:
+    """Train the exploration policy pi_exp, and measure how often one, two and four episodes tell everything."""
+    world, task, _ = load_task(path)
+    run = Run(path, create=False)
+    if not isinstance(task, RelativeNet):
+        raise UserError("pi_exp is made from the relative network: train the task with --preset fast")
+    with run.lock():
+        config = ExploreConfig() if steps is None else ExploreConfig(steps=steps)
+        if config.updates < config.rounds:
+            raise UserError(f"--steps {steps} is too few: use at least {config.rounds * config.ppo.batch}")
+        run.configure("explore", plain(config))
+        if "one_episode_correct" in run.result():
+            return run.result()
+        seed, past = run.config["seed"], history.load(path / "history", "task")
+        net, model, figures = training.train_exploration(run, config, world, load_model(run, world), task, past, seed)
+        found = training.measure(world, model, net, seed, EVALUATION_EPISODES, past.action.shape[1])
+        run.add_result({**found, "explore_steps": figures["steps"]})
+        return add_seconds(run, "explore", figures["seconds"])
+
+
+def load_model(run: Run, world: TileWorld) -> InferenceNet:
+    """q_theta as the infer stage left it."""
+    if "infer" not in run.config:
+        raise UserError(f"{run.path} has no inference model: train one with 'protoalign infer {run.path}'")
+    like = InferenceNet(generator(0, "shape"), world, run.config["infer"]["width"])
+    saved = run.restore("infer", {"model": like}, part=True)
+    if saved is None or saved.step < run.config["infer"]["updates"]:
+        raise UserError(f"the inference model is not finished: run 'protoalign infer {run.path}' again")
+    return saved.tree["model"]
+
+
+def load_agent(path: Path, world: TileWorld | None = None) -> transfer.Agent:
+    """All that a finished run folder has learned."""
+    world, task, _ = load_task(path, world)
+    run = Run(path, create=False)
+    model = load_model(run, world)
+    if "explore" not in run.config or not isinstance(task, RelativeNet):
+        raise UserError(f"{path} has no exploration policy: train one with 'protoalign explore {path}'")
+    like = {
+        "ppo": {"net": ExplorerNet.fresh(generator(0, "shape"), world, len(task.bias))},
+        "world": ImaginedWorld(model, world),
+    }
+    saved = run.restore("explore", like, part=True)
+    if saved is None:
+        raise UserError(f"{path} has no exploration policy yet: run 'protoalign explore {path}' first")
+    textures = appearance.load("source", world.category_names)
+    detector = novelty.train(textures, generator(run.config["seed"], "novelty"))
+    return transfer.Agent(world, task, saved.tree["world"].model, saved.tree["ppo"]["net"], detector, textures)
+
+
+def move(
+    path: Path, target: str, episodes: int, seed: int, env: str | None = None, sure: float | None = None
+) -> dict[str, Any]:
+    """Move a finished run into a target look: explore there, find the mapping, and play before and after."""
+    check_seed(seed)
+    world = envs.make(env) if env else None
+    agent = load_agent(path, world)
+    if not isinstance(agent.world, Hunter):
+        raise UserError(f"there is no target of {agent.world.name} to move to")
+    name, size = agent.world.variant_name, agent.world.size
+    textures = appearance.load(target, agent.world.category_names)
+    started = time.monotonic()
+    mapping = transfer.align(HunterEnv(name, appearance=target, size=size), agent, episodes, seed, sure)
+    found = time.monotonic() - started
+    games = HunterVectorEnv(EVALUATION_EPISODES, name, appearance=target, size=size)
+    home = HunterVectorEnv(EVALUATION_EPISODES, name, appearance="source", size=size, obs="categories")
+
+    def nearest(picture: np.ndarray) -> np.ndarray:
+        tiles = appearance.cut(picture)
+        flat = agent.nearest_seen(tiles.reshape(-1, *tiles.shape[-3:]))
+        return flat.reshape(tiles.shape[:-3]).astype(np.uint8)
+
+    figures: dict[str, Any] = {"env": agent.world.name, "target": target, "transfer_seed": seed}
+    returns = {
+        "source_return": transfer.play(home, agent, lambda grid: grid, EVALUATION_EPISODES, seed),
+        "target_return_before": transfer.play(games, agent, nearest, EVALUATION_EPISODES, seed),
+        "target_return": transfer.play(games, agent, mapping, EVALUATION_EPISODES, seed + 1),
+    }
+    for label, values in returns.items():
+        figures[label] = round(float(values.mean()), 5)
+        figures[f"{label}_se"] = round(float(values.std(ddof=1) / len(values) ** 0.5), 5)
+    ratio = figures["target_return"] / figures["source_return"]
+    parts = [figures[f"{name}_se"] / figures[name] for name in ("target_return", "source_return")]
+    truth = _true_prototypes(mapping.categories.centres, textures)
+    names = agent.world.category_names
+    return figures | {
+        "ratio": round(ratio, 4),
+        "ratio_se": round(abs(ratio) * float(np.hypot(*parts)), 4),
+        "explore_episodes": mapping.episodes,
+        "target_steps": mapping.steps,
+        "mapping": [
+            {
+                "true": names[truth[i]],
+                "found": names[mapping.prototype[i]],
+                "probability": round(float(np.exp(mapping.log_belief[i, mapping.prototype[i]])), 5),
+                "unseen": bool(mapping.unseen[i]),
+            }
+            for i in range(len(truth))
+        ],
+        "mapping_correct": bool((mapping.prototype == truth).all()),
+        "transfer_seconds": round(found, 3),
+    }
+
+
+def _true_prototypes(centres: np.ndarray, textures: np.ndarray) -> np.ndarray:
+    """What each look found in the target truly is; to judge the mapping by, never to find it."""
+    flat = textures.reshape(len(textures), -1) / 255
+    return ((centres[:, None] - flat) ** 2).sum(-1).argmin(1)
+
+
+def add_seconds(run: Run, stage: str, seconds: float) -> dict[str, Any]:
+    return run.add_result({"seconds": run.result().get("seconds", {}) | {stage: seconds}})
+
+
+def whole(
+    env: str, out: Path, seed: int, steps: int | None, explore_steps: int | None, target: str, episodes: int
+) -> dict[str, Any]:
+    """The whole method in one world: task, infer, explore, transfer."""
+    appearance.load(target, envs.make(env).category_names)  # complain before the training, not after it
+    task(env, out, seed, "fast", steps or METHOD_STEPS)
+    infer(out)
+    explore(out, explore_steps)
+    run = Run(out)
+    if "target_return" not in run.result():
+        started = time.monotonic()
+        with run.lock():
+            run.configure("transfer", {"target": target, "episodes": episodes})
+            run.add_result(move(out, target, episodes, seed))
+            add_seconds(run, "transfer", round(time.monotonic() - started, 3))
+    return run.result()

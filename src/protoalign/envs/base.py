@@ -29,8 +29,8 @@ class World(Protocol):
         """One step of every episode. A finished episode's next state means nothing: replace it."""
         ...
 
-    def observe(self, state: Any) -> Array:
-        """What the agent sees, [B, ...]."""
+    def observe(self, state: Any) -> Any:
+        """What the agent sees: arrays [B, ...]."""
         ...
 
 

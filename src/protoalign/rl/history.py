@@ -9,7 +9,7 @@ import io
 import zipfile
 import zlib
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,13 +19,13 @@ from protoalign.rl.rollout import Record
 
 
 class Episodes(NamedTuple):
-    """E whole episodes, padded to the longest, L steps."""
+    """E whole episodes, padded to the longest, L steps. NumPy or JAX arrays."""
 
-    observation: np.ndarray  # [E, L+1, ...], the last one after the last action
-    action: np.ndarray  # [E, L] uint8
-    reward: np.ndarray  # [E, L] float32
-    length: np.ndarray  # [E] int32
-    terminated: np.ndarray  # [E] bool, False: truncated
+    observation: Any  # [E, L+1, ...], the last one after the last action
+    action: Any  # [E, L] uint8
+    reward: Any  # [E, L] float32
+    length: Any  # [E] int32
+    terminated: Any  # [E] bool, False: truncated
 
 
 def save(folder: Path, stage: str, first: int, last: int, records: list[Record]) -> None:

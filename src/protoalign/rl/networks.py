@@ -21,7 +21,7 @@ from protoalign.envs.base import TileWorld
 class ActorCritic(Protocol):
     """What PPO asks of a network."""
 
-    def encode(self, observation: Array) -> Any:
+    def encode(self, observation: Any) -> Any:
         """A batch of observations as the network wants them; a pytree with leading axis B."""
         ...
 

@@ -40,7 +40,7 @@ def make_optimiser(config: PPOConfig, total_updates: int) -> optax.GradientTrans
 
 def init(config: PPOConfig, world: World, net: ActorCritic, key: Array, total_updates: int) -> PPOState:
     optimiser = make_optimiser(config, total_updates)
-    running = jax.jit(begin, static_argnums=(0, 2))(world, key, config.envs)
+    running = jax.jit(lambda key: begin(world, key, config.envs))(key)
     return PPOState(net, optimiser.init(net), running, jnp.int32(0))
 
 

@@ -62,7 +62,7 @@ def begin(world: World, key: Array, batch: int) -> Running:
     return Running(world.reset(key, batch), zero > 0, zero, zero.astype(jnp.int32))
 
 
-def act(net: ActorCritic, observation: Array, noise: Array | float) -> tuple[Any, Array, Array, Array]:
+def act(net: ActorCritic, observation: Any, noise: Array | float) -> tuple[Any, Array, Array, Array]:
     """Encoded observations, sampled actions [B], their log-probabilities [B] and values [B]. Without noise, the likeliest."""
     seen = net.encode(observation)
     logits, value = net(seen)

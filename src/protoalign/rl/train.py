@@ -1,12 +1,15 @@
 """The training loop around PPO: logs, saves, resumes, shows progress."""
 
 import time
+from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
+from jax import Array
 
-from protoalign.config import TaskConfig
+from protoalign.config import ExploreConfig, TaskConfig
 from protoalign.envs.base import World
 from protoalign.progress import Bar
 from protoalign.rl import history, ppo
@@ -18,36 +21,49 @@ LOG_LINES = 400  # at most, in a whole run
 SAVE_SECONDS = 10.0  # at least, between checkpoints
 
 
-def train(run: Run, stage: str, config: TaskConfig, world: World, net: Any, seed: int) -> tuple[Any, dict[str, Any]]:
+def train(
+    run: Run,
+    stage: str,
+    config: TaskConfig | ExploreConfig,
+    world: World,
+    net: Any,
+    seed: int,
+    refresh: Callable[[World, Any, int], World] | None = None,
+) -> tuple[Any, World, dict[str, Any]]:
     """Train `net` in `world` for `config.steps` steps, going on from the run's last checkpoint.
 
-    Returns the trained network and {"steps": ..., "seconds": ...}.
+    A world may hold arrays (a model that is part of it). After each of `config.rounds` equal parts of the training,
+    `refresh(world, net, update)` may give it new ones. Returns the network, the world and {"steps": ..., "seconds": ...}.
     """
     total = config.updates
+    arrays, rest = eqx.partition(world, eqx.is_array)
     state = ppo.init(config.ppo, world, net, stream(seed, f"{stage}/begin"), total)
-    saved = run.restore(stage, state)
+    saved = run.restore(stage, {"ppo": state, "world": arrays})
     done, seconds = 0, 0.0
     if saved:
-        state, done, seconds = saved.tree, saved.step, saved.info["seconds"]
+        state, arrays, done, seconds = saved.tree["ppo"], saved.tree["world"], saved.step, saved.info["seconds"]
     figures = {"steps": total * config.ppo.batch, "seconds": seconds}
     if done == total:
-        return state.net, figures
+        return state.net, eqx.combine(arrays, rest), figures
+
+    def program(state: ppo.PPOState, key: Array, arrays: Any) -> Any:
+        return ppo.make_update(config.ppo, eqx.combine(arrays, rest), total, config.recorded)(state, key)
 
     key = stream(seed, f"{stage}/ppo")
     log_every = -(-total // LOG_LINES)
+    ends = {round(total * (i + 1) / config.rounds) for i in range(config.rounds)}  # of the rounds
     records: list[Record] = []
     last_update = done  # of the last checkpoint
     started = time.monotonic() - seconds
     with Bar(f"{stage} {world.name}", total * config.ppo.batch, done * config.ppo.batch) as bar:
-        update = ppo.make_update(config.ppo, world, total, config.recorded)
-        update = jax.jit(update, donate_argnums=0).lower(state, key).compile()
+        update = jax.jit(program, donate_argnums=0).lower(state, key, arrays).compile()
         bar.begin()
         last_saved = time.monotonic()
         while done < total:
             before = time.monotonic()
             rows = []
-            for _ in range(min(log_every, total - done)):
-                state, metrics, record = update(state, key)
+            for _ in range(min(log_every, min(end for end in ends if end > done) - done)):
+                state, metrics, record = update(state, key, arrays)
                 rows.append(metrics)
                 records.append(record)
             row = summarise(jax.device_get(rows))
@@ -58,14 +74,17 @@ def train(run: Run, stage: str, config: TaskConfig, world: World, net: Any, seed
             run.log(line | {"seconds": round(now - started, 3), "steps_per_second": round(speed)})
             shown = "  (none)" if row["return"] is None else f"{row['return']:6.3f}"
             bar.advance(len(rows) * config.ppo.batch, f"return {shown}  {speed:8,.0f} steps/s")
+            if refresh and done in ends:
+                bar.note("refreshing the inference model ...")
+                arrays, _ = eqx.partition(refresh(eqx.combine(arrays, rest), state.net, done), eqx.is_array)
             if done == total or now - last_saved > SAVE_SECONDS:
                 if config.recorded:
                     history.save(run.path / "history", stage, last_update, done, jax.device_get(records))
                 records, last_update = [], done
                 figures["seconds"] = round(time.monotonic() - started, 3)
-                run.save(stage, done, state, {"seconds": figures["seconds"]})
+                run.save(stage, done, {"ppo": state, "world": arrays}, {"seconds": figures["seconds"]})
                 last_saved = time.monotonic()
-    return state.net, figures
+    return state.net, eqx.combine(arrays, rest), figures
 
 
 def summarise(rows: list[dict[str, np.ndarray]]) -> dict[str, float | None]:

@@ -1,0 +1,107 @@
+"""The two training stages of the method after the task policy: `infer` (q_theta) and `explore` (pi_exp)."""
+
+import time
+from typing import Any
+
+import jax
+import numpy as np
+
+from protoalign.alignment import inference
+from protoalign.alignment.decoding import by_prototype, share_right
+from protoalign.alignment.exploration import ExplorerNet, ImaginedWorld, explore, from_task
+from protoalign.alignment.inference import InferenceNet
+from protoalign.config import ExploreConfig, InferConfig
+from protoalign.envs.base import TileWorld, World
+from protoalign.progress import Bar
+from protoalign.rl.history import Episodes
+from protoalign.rl.networks import RelativeNet
+from protoalign.rl.train import SAVE_SECONDS, train
+from protoalign.rng import generator, stream
+from protoalign.runs import Run
+
+LOG_EVERY = 10  # updates of q_theta
+
+
+def train_inference(
+    run: Run, config: InferConfig, world: TileWorld, history: Episodes, seed: int
+) -> tuple[InferenceNet, dict[str, Any]]:
+    """Train q_theta on the history (algorithm 1, pre-training)."""
+    model = InferenceNet(generator(seed, "infer/network"), world, config.width)
+    optimiser = inference.make_optimiser(config.updates, config.learning_rate, config.final_learning_rate)
+    state = optimiser.init(model)
+    saved = run.restore("infer", {"model": model, "optimiser": state})
+    done, seconds = 0, 0.0
+    if saved:
+        model, state, done, seconds = saved.tree["model"], saved.tree["optimiser"], saved.step, saved.info["seconds"]
+    fit = inference.make_fit(optimiser)
+    key = stream(seed, "infer/imagine")
+    started, last_saved = time.monotonic() - seconds, time.monotonic()
+    with Bar(f"infer {world.name}", config.updates, done) as bar:
+        while done < config.updates:
+            rows = []
+            for _ in range(min(LOG_EVERY, config.updates - done)):
+                batch = inference.choose(history, generator(seed, f"infer/{done}"), config.batch)
+                model, state, metrics = fit(model, state, batch, jax.random.fold_in(key, done))
+                rows.append(metrics)
+                done += 1
+            row = {name: round(float(np.mean([r[name] for r in rows])), 5) for name in rows[0]}
+            seconds = round(time.monotonic() - started, 3)
+            run.log({"stage": "infer", "update": done, **row, "seconds": seconds})
+            bar.advance(len(rows), f"loss {row['loss']:.3f}  episodes right {row['episodes_right']:.3f}")
+            if done == config.updates or time.monotonic() - last_saved > SAVE_SECONDS:
+                run.save("infer", done, {"model": model, "optimiser": state}, {"seconds": seconds})
+                last_saved = time.monotonic()
+    return model, {"seconds": seconds}
+
+
+def train_exploration(
+    run: Run,
+    config: ExploreConfig,
+    world: TileWorld,
+    model: InferenceNet,
+    task: RelativeNet,
+    history: Episodes,
+    seed: int,
+) -> tuple[ExplorerNet, InferenceNet, dict[str, Any]]:
+    """Train pi_exp in imagined worlds, refreshing q_theta on its episodes; the explorer and the model it ended with."""
+    longest = history.action.shape[1]
+    optimiser = inference.make_optimiser(config.refresh, config.refresh_rate, 0.1 * config.refresh_rate)
+    fit = inference.make_fit(optimiser)
+    play = jax.jit(explore, static_argnums=(3, 4))
+    rng = generator(seed, "explore/network")
+    net = from_task(rng, task, config.from_task) if config.from_task else ExplorerNet.fresh(rng, world, len(task.bias))
+
+    def refresh(imagined_world: World, net: Any, update: int) -> World:
+        assert isinstance(imagined_world, ImaginedWorld)
+        key = jax.random.fold_in(stream(seed, "explore/refresh"), update)
+        fresh: Episodes = jax.device_get(play(imagined_world, net, key, config.episodes, longest).episodes)
+        model = imagined_world.model
+        state = optimiser.init(model)
+        for i in range(config.refresh):
+            rng = generator(seed, f"explore/refresh/{update}/{i}")
+            halves = [inference.choose(part, rng, 64) for part in (history, fresh)]
+            batch = Episodes(*(np.concatenate(pair) for pair in zip(*halves, strict=True)))
+            model, state, _ = fit(model, state, batch, jax.random.fold_in(key, i))
+        return ImaginedWorld(model, imagined_world.world, imagined_world.hide_all)
+
+    start = ImaginedWorld(model, world, config.hide_all)
+    net, last, figures = train(run, "explore", config, start, net, seed, refresh if config.refresh else None)
+    assert isinstance(last, ImaginedWorld)
+    return net, last.model, figures
+
+
+def measure(world: TileWorld, model: InferenceNet, net: Any, seed: int, number: int, longest: int) -> dict[str, Any]:
+    """How often one, two and four episodes suffice when everything is hidden, over `number` imagined episodes."""
+    everything = ImaginedWorld(model, world, 1.0)
+    done = jax.device_get(
+        jax.jit(explore, static_argnums=(3, 4))(everything, net, stream(seed, "explore/measure"), number, longest)
+    )
+    beliefs = by_prototype(done.log_belief, done.imagined.truth)
+    return {
+        "one_episode_correct": round(share_right(beliefs, 1), 4),
+        "one_episode_correct_type_by_type": round(share_right(beliefs, 1, joint=False), 4),
+        "two_episodes_correct": round(share_right(beliefs, 2), 4),
+        "four_episodes_correct": round(share_right(beliefs, 4), 4),
+        "measured_episodes": number,
+        "episode_steps": round(float(done.episodes.length.mean()), 2),
+    }

@@ -1,0 +1,62 @@
+import jax
+import numpy as np
+import pytest
+
+from protoalign.envs import appearance, hunter
+from protoalign.envs.hunter import CATEGORY_NAMES
+from protoalign.perception import novelty
+from protoalign.perception.categories import Categories
+from protoalign.perception.classifier import TileClassifier
+
+LOOKS = ["target", *(f"random:{seed}" for seed in range(50))]
+
+
+def tiles(look, seed=0, noise=0.0, variant="z2c2"):
+    """The 64 tiles of one board and their true categories."""
+    world = hunter.parse(variant)
+    grid = np.asarray(world.observe(jax.jit(world.reset, static_argnums=1)(jax.random.key(seed), 1)))[0].reshape(-1)
+    pictures = appearance.load(look, CATEGORY_NAMES)[grid].astype(float)
+    pictures += 255 * noise * np.random.default_rng(seed).normal(size=pictures.shape)
+    return np.clip(pictures, 0, 255).astype(np.uint8), grid
+
+
+@pytest.fixture(scope="module")
+def detector():
+    return novelty.train(appearance.load("source", CATEGORY_NAMES), np.random.default_rng(0))
+
+
+def test_every_new_look_is_noticed_and_no_old_one_is(detector):
+    assert not detector.unseen(appearance.load("source", CATEGORY_NAMES)).any()
+    for look in LOOKS:
+        assert detector.unseen(appearance.load(look, CATEGORY_NAMES)).all(), look
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.05, 0.1, 0.2])
+def test_looks_are_told_apart_without_labels(noise):
+    wrong = 0
+    for seed, look in enumerate(LOOKS[:20]):
+        pictures, truth = tiles(look, seed, noise)
+        categories = Categories(pictures)
+        pairs = set(zip(categories.assign(pictures).tolist(), truth.tolist(), strict=True))
+        wrong += not (len(pairs) == len(set(truth.tolist())) == len(categories))
+    assert wrong <= (0 if noise < 0.2 else 2)
+
+
+def test_later_pictures_and_new_looks():
+    pictures, truth = tiles("target", 0, 0.05)
+    categories = Categories(pictures)
+    later, later_truth = tiles("target", 5, 0.05)
+    name = dict(zip(truth.tolist(), categories.assign(pictures).tolist(), strict=True))
+    assert categories.assign(later).tolist() == [name[t] for t in later_truth.tolist()]
+    assert len(categories) == 5
+    stranger = appearance.load("random:3", CATEGORY_NAMES)[:1]
+    assert categories.assign(stranger).tolist() == [5]
+    assert categories.assign(stranger).tolist() == [5]
+
+
+def test_the_classifier_tells_tiles_apart_and_stands_noise():
+    pictures, truth = tiles("random:7", 0, 0.05)
+    classify = TileClassifier(pictures, truth)
+    later, later_truth = tiles("random:7", 9, 0.1)
+    assert (classify(later) == later_truth).mean() > 0.98
+    assert (TileClassifier(pictures[:3], np.array([2, 2, 2]))(later) == 2).all()
