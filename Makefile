@@ -1,4 +1,4 @@
-# make run: train the Hunter-Z1C1 task policy and show its result.  make test: everything that checks the project.
+# make run: the whole method on Hunter-Z1C1, with its result.  make test: everything that checks the project.
 # Both set up .venv by themselves; they need Python 3.11 or newer, make and a package index.
 
 PYTHON ?= python3
@@ -9,10 +9,10 @@ READY := $(VENV)/.ready
 .PHONY: run test check bench clean
 
 run: $(READY)
-	$(BIN)/protoalign task hunter-z1c1 --out runs/hunter-z1c1
+	$(BIN)/protoalign run hunter-z1c1 --out runs/hunter-z1c1
 
 test: check
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist loadfile
 
 check: $(READY)
 	$(BIN)/ruff check

@@ -67,22 +67,69 @@ def curves_figure(runs: list[dict]) -> None:
     figure.savefig(ROOT / "docs" / "task_curves.png")
 
 
+def networks_figure(fast: list[dict], paper: list[dict]) -> None:
+    """Both networks on Hunter-Z1C1, against steps and against seconds."""
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), dpi=130, sharey=True)
+    sets = [("relative network, preset fast", fast, "#1b9e77"), ("relation network, preset paper", paper, "#444444")]
+    for name, runs, colour in sets:
+        for i, run in enumerate(run for run in runs if run["env"] == "hunter-z1c1"):
+            rows = [row for row in run["curve"] if row["return"] is not None]
+            for axis, unit in zip(axes, ("steps", "seconds"), strict=True):
+                axis.plot(
+                    [row[unit] for row in rows], [row["return"] for row in rows], color=colour, lw=1, label=None if i else name
+                )
+    for axis, unit in zip(axes, ("environment steps", "seconds on one core, compiling included"), strict=True):
+        axis.set(xscale="log", xlabel=unit)
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.axhline(PAPER["hunter-z1c1"], color="black", ls=":", lw=1)
+    axes[0].set_ylabel("mean return, Hunter-Z1C1")
+    axes[0].legend(frameon=False, fontsize=8)
+    figure.tight_layout()
+    figure.savefig(ROOT / "docs" / "networks.png")
+
+
+def table(header: str, rows: list[list[Any]]) -> None:
+    print(f"\n| {header} |\n|{'---|' * (header.count('|') + 1)}")
+    for row in rows:
+        print("| " + " | ".join(f"{x:,}" if isinstance(x, int) else str(x) for x in row) + " |")
+
+
 def main() -> None:
-    fast = load("task_fast")
+    fast, paper = load("task_fast"), load("task_paper")
     returns_table(fast)
     curves_figure(fast)
-    if (ROOT / "results" / "task_paper.json").exists():
-        print("\n| steps, preset paper | return | seconds |\n|---|---|---|")
-        for run in load("task_paper"):
-            for row in run["curve"][:: max(1, len(run["curve"]) // 12)]:
-                print(f"| {row['steps'] / 1e6:.2f} M | {row['return']:.3f} | {row['seconds']:.0f} |")
-    print("\n| grid | environments | world alone, steps/s | training, steps/s | training, MB | compile, s |")
-    print("|---|---|---|---|---|---|")
-    for row in load("scaling")["rows"]:
-        print(
-            f"| {row['grid']} x {row['grid']} | {row['envs']:,} | {row['world_steps_per_second']:,} "
-            f"| {row['training_steps_per_second']:,} | {row['training_megabytes']} | {row['compile_seconds']} |"
-        )
+    networks_figure(fast, paper)
+    picked = [row for run in paper for row in run["curve"][:: max(1, len(run["curve"]) // 12)]]
+    table("steps, preset paper | return | seconds", [[r["steps"], f"{r['return']:.3f}", round(r["seconds"])] for r in picked])
+    seconds = load("seconds_to_return")["runs"]
+    table(
+        "seed | seconds to 1.6 | steps | final return",
+        [[r["seed"], r["seconds"], r["steps"], r["final_return"]] for r in seconds],
+    )
+    yardstick = load("yardstick")
+    table("ratio of steps per second | median", [list(x) for x in yardstick["median ratios of steps per second"].items()])
+    names = list(yardstick["rounds"][0])
+    table(
+        f"round | {' | '.join(names)}",
+        [[i, *(round(r[n]["steps_per_second"]) for n in names)] for i, r in enumerate(yardstick["rounds"])],
+    )
+    benches = load("bench")
+    rows = [
+        [
+            b["env"],
+            part,
+            b["steps_per_second"][part],
+            b["steps_per_product"][part],
+            b["compile_seconds"][part],
+            b["compile_products"][part],
+        ]
+        for b in benches
+        for part in b["steps_per_second"]
+    ]
+    table("world | part | steps/s | steps per product | compile, s | compile, products", rows)
+    columns = ("grid", "envs", "world_steps_per_second", "training_steps_per_second", "training_megabytes", "compile_seconds")
+    header = "grid | environments | world alone, steps/s | training, steps/s | training, MB | compile, s"
+    table(header, [[row[name] for name in columns] for row in load("scaling")["rows"]])
 
 
 if __name__ == "__main__":

@@ -48,7 +48,6 @@ def task(env: str, out: Path, seed: int, preset: str, steps: int | None = None) 
         net, _, figures = train(run, "task", config, world, build_network(config, world, seed), seed)
         started = time.monotonic()
         source = evaluate(world, net, stream(seed, "task/evaluate"), EVALUATION_EPISODES)
-        seconds = {"task": figures["seconds"], "evaluate": round(time.monotonic() - started, 3)}
         return run.add_result(
             {
                 "env": world.name,
@@ -56,7 +55,7 @@ def task(env: str, out: Path, seed: int, preset: str, steps: int | None = None) 
                 "preset": preset,
                 "task_steps": figures["steps"],
                 **{f"source_{name}": value for name, value in source.items()},
-                "seconds": result.get("seconds", {}) | seconds,
+                "seconds": {"task": figures["seconds"], "evaluate": round(time.monotonic() - started, 3)},
                 "versions": versions(),
             }
         )
@@ -104,10 +103,12 @@ def infer(path: Path) -> dict[str, Any]:
     run = Run(path, create=False)
     with run.lock():
         config = InferConfig()
+        if "source_return" not in run.result():
+            raise UserError(f"the task policy in {path} is not finished: run its 'protoalign task' command again")
         run.configure("infer", plain(config))
         past = history.load(path / "history", "task")
         _, figures = training.train_inference(run, config, world, past, run.config["seed"])
-        return add_seconds(run, "infer", figures["seconds"])
+        return add_figures(run, "infer", figures["seconds"])
 
 
 def explore(path: Path, steps: int | None = None) -> dict[str, Any]:
@@ -126,8 +127,7 @@ def explore(path: Path, steps: int | None = None) -> dict[str, Any]:
         seed, past = run.config["seed"], history.load(path / "history", "task")
         net, model, figures = training.train_exploration(run, config, world, load_model(run, world), task, past, seed)
         found = training.measure(world, model, net, seed, EVALUATION_EPISODES, past.action.shape[1])
-        run.add_result({**found, "explore_steps": figures["steps"]})
-        return add_seconds(run, "explore", figures["seconds"])
+        return add_figures(run, "explore", figures["seconds"], {**found, "explore_steps": figures["steps"]})
 
 
 def load_model(run: Run, world: TileWorld) -> InferenceNet:
@@ -220,8 +220,9 @@ def _true_prototypes(centres: np.ndarray, textures: np.ndarray) -> np.ndarray:
     return ((centres[:, None] - flat) ** 2).sum(-1).argmin(1)
 
 
-def add_seconds(run: Run, stage: str, seconds: float) -> dict[str, Any]:
-    return run.add_result({"seconds": run.result().get("seconds", {}) | {stage: seconds}})
+def add_figures(run: Run, stage: str, seconds: float, figures: dict[str, Any] | None = None) -> dict[str, Any]:
+    """A stage's figures and its time, in one write: it is done or it is not."""
+    return run.add_result((figures or {}) | {"seconds": run.result().get("seconds", {}) | {stage: seconds}})
 
 
 def whole(
@@ -233,10 +234,10 @@ def whole(
     infer(out)
     explore(out, explore_steps)
     run = Run(out)
-    if "target_return" not in run.result():
-        started = time.monotonic()
-        with run.lock():
-            run.configure("transfer", {"target": target, "episodes": episodes})
-            run.add_result(move(out, target, episodes, seed))
-            add_seconds(run, "transfer", round(time.monotonic() - started, 3))
-    return run.result()
+    with run.lock():
+        run.configure("transfer", {"target": target, "episodes": episodes})  # other targets: the transfer command
+        if "target_return" not in run.result():
+            started = time.monotonic()
+            moved = move(out, target, episodes, seed)
+            add_figures(run, "transfer", round(time.monotonic() - started, 3), moved)
+        return run.result()
