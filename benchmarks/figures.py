@@ -78,12 +78,12 @@ def networks_figure(fast: list[dict], paper: list[dict]) -> None:
                 axis.plot(
                     [row[unit] for row in rows], [row["return"] for row in rows], color=colour, lw=1, label=None if i else name
                 )
-    for axis, unit in zip(axes, ("environment steps", "seconds on one core, compiling included"), strict=True):
+    for axis, unit in zip(axes, ("environment steps", "seconds by the run's clock, on a shared core"), strict=True):
         axis.set(xscale="log", xlabel=unit)
         axis.spines[["top", "right"]].set_visible(False)
         axis.axhline(PAPER["hunter-z1c1"], color="black", ls=":", lw=1)
     axes[0].set_ylabel("mean return, Hunter-Z1C1")
-    axes[0].legend(frameon=False, fontsize=8)
+    axes[0].legend(frameon=False, fontsize=8, loc="center left")
     figure.tight_layout()
     figure.savefig(ROOT / "docs" / "networks.png")
 
