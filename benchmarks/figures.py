@@ -14,9 +14,9 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
+from protoalign.cli import PAPER_SOURCE_RETURN as PAPER
+
 ROOT = Path(__file__).parent.parent
-# The best mean return of a task policy in the source domain in the paper's table of all results, after 25 M steps.
-PAPER = {"hunter-z1c1": 1.73, "hunter-z2c2": 3.22, "hunter-z3c3": 4.40, "hunter-z4c4": 5.61}
 COLOURS = dict(zip(PAPER, ("#1b9e77", "#d95f02", "#7570b3", "#e7298a"), strict=True))
 
 
