@@ -176,16 +176,10 @@ def move(
     found = time.monotonic() - started
     games = HunterVectorEnv(EVALUATION_EPISODES, name, appearance=target, size=size)
     home = HunterVectorEnv(EVALUATION_EPISODES, name, appearance="source", size=size, obs="categories")
-
-    def nearest(picture: np.ndarray) -> np.ndarray:
-        tiles = appearance.cut(picture)
-        flat = agent.nearest_seen(tiles.reshape(-1, *tiles.shape[-3:]))
-        return flat.reshape(tiles.shape[:-3]).astype(np.uint8)
-
     figures: dict[str, Any] = {"env": agent.world.name, "target": target, "transfer_seed": seed}
     returns = {
         "source_return": transfer.play(home, agent, lambda grid: grid, EVALUATION_EPISODES, seed),
-        "target_return_before": transfer.play(games, agent, nearest, EVALUATION_EPISODES, seed),
+        "target_return_before": transfer.play(games, agent, agent.before, EVALUATION_EPISODES, seed),
         "target_return": transfer.play(games, agent, mapping, EVALUATION_EPISODES, seed + 1),
     }
     for label, values in returns.items():
@@ -204,7 +198,7 @@ def move(
             {
                 "true": names[truth[i]],
                 "found": names[mapping.prototype[i]],
-                "probability": round(float(np.exp(mapping.log_belief[i, mapping.prototype[i]])), 5),
+                "probability": round(float(mapping.belief[i, mapping.prototype[i]]), 5),
                 "unseen": bool(mapping.unseen[i]),
             }
             for i in range(len(truth))

@@ -1,6 +1,7 @@
 """q_theta, pi_exp and the decision, on episodes of real games."""
 
 from functools import cache
+from itertools import permutations
 
 import jax
 import jax.numpy as jnp
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 from protoalign.alignment import decoding, inference
+from protoalign.alignment.assignment import log_joint, log_marginals
 from protoalign.alignment.exploration import ExplorerNet, ImaginedWorld, View, explore, from_task
 from protoalign.alignment.imagination import Imagined
 from protoalign.alignment.inference import InferenceNet
@@ -50,10 +52,11 @@ def test_all_types_start_alike_and_known_ones_are_certain():
     assert (np.asarray(hidden) == np.asarray(hidden)[:, :1]).all()
     truth = np.array([[2, 0, 1, 4, 3]] * 3)
     known = Imagined(truth, truth, np.array([[True, False, True, True, False]] * 3))
-    belief = np.exp(np.asarray(model().log_belief(hidden, known)))
+    belief = np.exp(np.asarray(log_marginals(model().score(hidden, known))))
     np.testing.assert_allclose(belief.sum(-1), 1, atol=1e-5)
-    assert (belief[:, 1, 0] == 1).all()
-    assert (belief[:, 4, 3] == 1).all()
+    np.testing.assert_allclose(belief[:, 1, 0], 1, atol=1e-5)
+    np.testing.assert_allclose(belief[:, 4, 3], 1, atol=1e-5)
+    assert (belief[:, [0, 2, 3]][..., [0, 3]] < 1e-5).all(), "what is taken is not free for others"
 
 
 def test_the_information_reward_adds_up():
@@ -71,7 +74,7 @@ def test_beliefs_while_exploring_are_those_of_the_episode_afterwards():
     """Playing step by step and following the recorded episode give the same beliefs."""
     world, done = explored()
     after = np.asarray(inference.follow(world.model, done.episodes, Imagined(*map(jnp.asarray, done.imagined))))[-1]
-    np.testing.assert_allclose(after, done.log_belief, atol=2e-3)
+    np.testing.assert_allclose(after, done.score, atol=2e-3)
 
 
 def test_an_explorer_made_from_the_task_policy_acts_like_it_when_sure():
@@ -97,15 +100,48 @@ def test_q_theta_learns_from_games():
     for i in range(80):
         net, state, metrics = fit(net, state, inference.choose(episodes, rng, 64), jax.random.key(i))
         losses.append(float(metrics["final_loss"]))
-    assert np.mean(losses[:3]) > 1.3, "not knowing costs log 5 = 1.61"
-    assert np.mean(losses[-10:]) < 0.8
+    assert np.mean(losses[:3]) > 0.8, "not knowing costs log(120) / 5 = 0.96"
+    assert np.mean(losses[-10:]) < 0.5
+
+
+def test_assignments_by_hand():
+    score = np.log(np.array([[0.8, 0.2], [0.5, 0.5]]))
+    same, swapped = 0.8 * 0.5, 0.2 * 0.5
+    sure = same / (same + swapped)
+    np.testing.assert_allclose(np.exp(log_marginals(score)), [[sure, 1 - sure], [1 - sure, sure]], rtol=1e-5)
+    np.testing.assert_allclose(np.exp(log_joint(score, np.array([1, 0]))), 1 - sure, rtol=1e-5)
+    assert decoding.sureness(score) == pytest.approx(sure, rel=1e-5)
+
+
+@pytest.mark.parametrize(("types", "prototypes"), [(1, 3), (3, 3), (3, 5), (5, 5)])
+def test_assignments_against_a_plain_sum(types, prototypes):
+    score = np.random.default_rng(types).normal(size=(2, types, prototypes))
+    chosen = list(permutations(range(prototypes), types))
+    weight = np.exp([[sum(one[p, c] for p, c in enumerate(choice)) for choice in chosen] for one in score])
+    weight /= weight.sum(1, keepdims=True)
+    for i, choice in enumerate(chosen):
+        joint = log_joint(score, np.tile(choice, (2, 1)))
+        np.testing.assert_allclose(np.exp(joint), weight[:, i], rtol=1e-4)
+    expected = np.zeros_like(score)
+    for i, choice in enumerate(chosen):
+        expected[:, np.arange(types), choice] += weight[:, i : i + 1]
+    np.testing.assert_allclose(np.exp(log_marginals(score)), expected, rtol=1e-4)
+
+
+def test_more_types_than_prototypes_are_judged_one_by_one():
+    score = np.log(np.array([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]]))
+    np.testing.assert_allclose(np.exp(log_marginals(score)), np.exp(score), rtol=1e-5)
+    np.testing.assert_allclose(np.exp(log_joint(score, np.array([0, 0, 1]))), 0.9 * 0.8 * 0.7, rtol=1e-5)
 
 
 def test_bayes_and_averaging_by_hand():
-    p = np.array([[[0.8, 0.2], [0.5, 0.5]], [[0.6, 0.4], [0.1, 0.9]]])  # two episodes, two types
+    p = np.array([[[0.8, 0.2], [0.2, 0.8]], [[0.6, 0.4], [0.4, 0.6]]])  # two episodes, two types
     bayes = np.exp(decoding.combine(np.log(p)))
     np.testing.assert_allclose(bayes[0], [0.48 / 0.56, 0.08 / 0.56])
-    np.testing.assert_allclose(np.exp(decoding.combine(np.log(p), "average")), [[0.7, 0.3], [0.3, 0.7]], atol=1e-9)
+    first, second = 0.64 / 0.68, 0.36 / 0.52  # each episode's probability that type 0 is prototype 0
+    averaged = (first + second) / 2
+    np.testing.assert_allclose(np.exp(decoding.combine(np.log(p), "average"))[0], [averaged, 1 - averaged], rtol=1e-5)
+    np.testing.assert_allclose(decoding.sureness(decoding.combine(np.log(p))), (0.48**2) / (0.48**2 + 0.08**2), rtol=1e-5)
 
 
 def test_one_episode_cannot_rule_anything_out_for_good():

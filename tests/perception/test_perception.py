@@ -5,7 +5,7 @@ import pytest
 from protoalign.envs import appearance, hunter
 from protoalign.envs.hunter import CATEGORY_NAMES
 from protoalign.perception import novelty
-from protoalign.perception.categories import Categories
+from protoalign.perception.categories import Clusters, Labelled
 from protoalign.perception.classifier import TileClassifier
 
 LOOKS = ["target", *(f"random:{seed}" for seed in range(50))]
@@ -36,7 +36,7 @@ def test_looks_are_told_apart_without_labels(noise):
     wrong = 0
     for seed, look in enumerate(LOOKS[:20]):
         pictures, truth = tiles(look, seed, noise)
-        categories = Categories(pictures)
+        categories = Clusters(pictures)
         pairs = set(zip(categories.assign(pictures).tolist(), truth.tolist(), strict=True))
         wrong += not (len(pairs) == len(set(truth.tolist())) == len(categories))
     assert wrong <= (0 if noise < 0.2 else 2)
@@ -44,7 +44,7 @@ def test_looks_are_told_apart_without_labels(noise):
 
 def test_later_pictures_and_new_looks():
     pictures, truth = tiles("target", 0, 0.05)
-    categories = Categories(pictures)
+    categories = Clusters(pictures)
     later, later_truth = tiles("target", 5, 0.05)
     name = dict(zip(truth.tolist(), categories.assign(pictures).tolist(), strict=True))
     assert categories.assign(later).tolist() == [name[t] for t in later_truth.tolist()]
@@ -60,3 +60,16 @@ def test_the_classifier_tells_tiles_apart_and_stands_noise():
     later, later_truth = tiles("random:7", 9, 0.1)
     assert (classify(later) == later_truth).mean() > 0.98
     assert (TileClassifier(pictures[:3], np.array([2, 2, 2]))(later) == 2).all()
+
+
+def test_source_looks_are_the_categories_and_an_oracle_says_the_same():
+    """So prototypes found by looks and by labels are the same in the source, up to their numbers."""
+    for seed in range(5):
+        pictures, truth = tiles("source", seed, variant="z4c4")
+        by_look, by_label = Clusters(pictures), Labelled()
+        found, told = by_look.assign(pictures), by_label.assign(pictures, truth.reshape(8, 8))
+        assert len(set(zip(found.tolist(), truth.tolist(), strict=True))) == len(by_look) == len(set(truth.tolist()))
+        assert len(set(zip(found.tolist(), told.tolist(), strict=True))) == len(by_label) == len(by_look)
+        for i in range(len(by_label)):
+            np.testing.assert_allclose(by_label.centres[i], pictures[told == i][0].ravel() / 255)
+            assert (by_label.examples[i] == pictures[told == i][0]).all()

@@ -1,9 +1,9 @@
-"""From beliefs to a mapping (section 4.3): combine the evidence of several episodes, then decide what each type is.
+"""From scores to a mapping (section 4.3): combine the evidence of several episodes, then decide what each type is.
 
 Episodes are independent once the truth is given, so Bayes adds up their log-likelihoods. A model trained on evenly drawn
-injections gives posteriors under a flat prior, which are likelihoods up to a constant, so adding log-beliefs is Bayes' rule.
-The paper averages probabilities instead. A look is one prototype and a prototype has one look, so types are best decoded
-together, as the one-to-one assignment of highest total; the paper takes each type's likeliest prototype by itself.
+injections gives posteriors under a flat prior, which are likelihoods up to a constant, so adding scores is Bayes' rule. The
+paper averages probabilities instead. A look is one prototype and a prototype has one look, so types are best decoded together,
+as the one-to-one assignment of highest total; the paper takes each type's likeliest prototype by itself.
 """
 
 from typing import Literal
@@ -12,31 +12,42 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 from scipy.special import log_softmax
 
+from protoalign.alignment.assignment import log_joint, log_marginals
+
 Combine = Literal["bayes", "average"]
 FLOOR = np.log(1e-4)  # no single episode may rule anything out for good
 
 
-def combine(log_belief: np.ndarray, how: Combine = "bayes") -> np.ndarray:
-    """Beliefs after K episodes [..., K, P, C] to one [..., P, C], in logs, normalised over C."""
-    added, averaged = np.maximum(log_belief, FLOOR).sum(-3), np.log(np.exp(log_belief).mean(-3) + 1e-12)
-    return log_softmax(added if how == "bayes" else averaged, axis=-1)
+def combine(score: np.ndarray, how: Combine = "bayes") -> np.ndarray:
+    """Scores after K episodes [..., K, P, C] to one [..., P, C]; those of averaging are log-probabilities."""
+    if how == "average":
+        return np.log(np.exp(np.asarray(log_marginals(score))).mean(-3) + 1e-12)
+    return log_softmax(np.maximum(log_softmax(score, axis=-1), FLOOR).sum(-3), axis=-1)
 
 
-def decode(log_belief: np.ndarray, joint: bool = True) -> np.ndarray:
+def decode(score: np.ndarray, joint: bool = True) -> np.ndarray:
     """The prototype of each type [..., P], jointly one-to-one or type by type (also where types outnumber prototypes)."""
-    if not joint or log_belief.shape[-2] > log_belief.shape[-1]:
-        return log_belief.argmax(-1)
-    flat = log_belief.reshape(-1, *log_belief.shape[-2:])
-    return np.stack([linear_sum_assignment(-x)[1] for x in flat]).reshape(log_belief.shape[:-1])
+    if not joint or score.shape[-2] > score.shape[-1]:
+        return score.argmax(-1)
+    flat = score.reshape(-1, *score.shape[-2:])
+    return np.stack([linear_sum_assignment(-x)[1] for x in flat]).reshape(score.shape[:-1])
 
 
-def by_prototype(log_belief: np.ndarray, truth: np.ndarray) -> np.ndarray:
-    """Beliefs [E, P, C] of imagined episodes, their types renamed so that type p is truly prototype p."""
-    return np.take_along_axis(log_belief, np.argsort(truth, 1)[..., None], 1)
+def sureness(score: np.ndarray) -> float:
+    """The posterior probability of the mapping that `decode` gives for scores [P, C]."""
+    return float(np.exp(log_joint(score, decode(score))))
 
 
-def share_right(log_belief: np.ndarray, episodes: int, how: Combine = "bayes", joint: bool = True) -> float:
+def by_prototype(score: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """Scores [E, P, C] of imagined episodes, their types renamed so that type p is truly prototype p."""
+    return np.take_along_axis(score, np.argsort(truth, 1)[..., None], 1)
+
+
+def share_right(score: np.ndarray, episodes: int, how: Combine = "bayes", joint: bool = True) -> float:
     """How often all types are right after so many episodes, from many single ones [E, P, C] in `by_prototype` order."""
-    groups = len(log_belief) // episodes
-    grouped = log_belief[: groups * episodes].reshape(groups, episodes, *log_belief.shape[1:])
-    return float((decode(combine(grouped, how), joint) == np.arange(log_belief.shape[1])).all(-1).mean())
+    groups = len(score) // episodes
+    grouped = score[: groups * episodes].reshape(groups, episodes, *score.shape[1:])
+    combined = combine(grouped, how)
+    if how == "bayes" and not joint:
+        combined = np.asarray(log_marginals(combined))
+    return float((decode(combined, joint) == np.arange(score.shape[1])).all(-1).mean())

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from protoalign.alignment.assignment import log_joint, log_marginals
 from protoalign.alignment.imagination import Imagined, disguise, imagine
 from protoalign.alignment.inference import InferenceNet, look
 from protoalign.envs.base import TileWorld, Transition
@@ -66,17 +67,16 @@ class ImaginedWorld(eqx.Module):
         inner, transition = self.world.step(state.inner, action, key)
         after = disguise(state.imagined, self.world.observe(inner))
         seen = look(before, after, action, transition.reward, self.model.prototypes)
-        log_belief = self.model.log_belief(state.hidden, state.imagined)
-        return State(inner, state.imagined, self.model.update(state.hidden, log_belief, seen)), transition
+        score = self.model.score(state.hidden, state.imagined)
+        return State(inner, state.imagined, self.model.update(state.hidden, score, seen)), transition
 
     def truth_score(self, hidden: Array, imagined: Imagined) -> Array:
-        """log q(I' | tau): the sum over types of what the truth is given, [B]."""
-        log_belief = self.model.log_belief(hidden, imagined)
-        return jnp.take_along_axis(log_belief, imagined.truth[..., None], -1)[..., 0].sum(-1)
+        """log q(I' | tau): what the whole truth is given, [B]."""
+        return log_joint(self.model.score(hidden, imagined), imagined.truth)
 
     def observe(self, state: State) -> View:
         grid = disguise(state.imagined, self.world.observe(state.inner))
-        return View(grid, jnp.exp(self.model.log_belief(state.hidden, state.imagined)))
+        return View(grid, jnp.exp(log_marginals(self.model.score(state.hidden, state.imagined))))
 
 
 class ExplorerNet(eqx.Module):
@@ -109,7 +109,7 @@ def from_task(rng: np.random.Generator, task: RelativeNet, scale: float) -> Expl
 class Explored(NamedTuple):
     """E whole episodes of exploration."""
 
-    log_belief: Array  # [E, P, C], at the end
+    score: Array  # [E, P, C], at the end
     imagined: Imagined
     episodes: Episodes  # in prototypes, with the world's own rewards
 
@@ -133,4 +133,4 @@ def explore(world: ImaginedWorld, net: ActorCritic, key: Array, number: int, lon
     (state, _), (grid, action, reward, going, terminated) = jax.lax.scan(step, (start, jnp.zeros(number, bool)), (noise, keys))
     grid = jnp.concatenate([grid, world.world.observe(state.inner)[None]]).swapaxes(0, 1)
     episodes = Episodes(grid, action.T, reward.T, going.sum(0).astype(jnp.int32), terminated.any(0))
-    return Explored(world.model.log_belief(state.hidden, state.imagined), state.imagined, episodes)
+    return Explored(world.model.score(state.hidden, state.imagined), state.imagined, episodes)

@@ -16,6 +16,7 @@ import numpy as np
 import optax
 from jax import Array
 
+from protoalign.alignment.assignment import log_joint, log_marginals
 from protoalign.alignment.imagination import Imagined, disguise, imagine
 from protoalign.envs.base import TileWorld
 from protoalign.rl.history import Episodes
@@ -27,6 +28,7 @@ AROUND = [
 ]
 CELLS = len(AROUND)
 TILES = 3  # of each type, those with most change around them
+ALONE = 0.1  # weight of the types' own losses beside the joint one
 
 
 class Seen(NamedTuple):
@@ -97,15 +99,15 @@ class InferenceNet(eqx.Module):
         """All types start alike; as many types as prototypes if not given."""
         return jnp.broadcast_to(self.start, (batch, types or self.prototypes, len(self.start)))
 
-    def log_belief(self, hidden: Array, imagined: Imagined) -> Array:
-        """log q(prototype | type), [B, P, C]; certain (0 and -30) for types that are known."""
+    def score(self, hidden: Array, imagined: Imagined) -> Array:
+        """How well each prototype fits each type, [B, P, C]; certain (0 and -30) for types that are known."""
         known = jnp.where(imagined.truth[..., None] == np.arange(self.prototypes), 0.0, -30.0)
         return jnp.where(imagined.hidden[..., None], jax.nn.log_softmax(self.read(hidden)), known)
 
-    def update(self, hidden: Array, log_belief: Array, seen: Seen) -> Array:
+    def update(self, hidden: Array, score: Array, seen: Seen) -> Array:
         """Hidden states after a transition. No gradient passes through the beliefs that colour the patches."""
         batch, types = hidden.shape[:2]
-        code = jnp.exp(jax.lax.stop_gradient(log_belief))
+        code = jnp.exp(log_marginals(jax.lax.stop_gradient(score)))
         code = jnp.concatenate([code, jnp.zeros_like(code[:, :1])], 1)  # outside the grid: no prototype
         flat = seen.patch.reshape(batch, -1, 1).astype(jnp.int32)
         colour = jnp.take_along_axis(code, flat, 1).reshape(batch, types, TILES, 2 * CELLS, self.prototypes)
@@ -133,7 +135,7 @@ class InferenceNet(eqx.Module):
 
 
 def follow(model: InferenceNet, episodes: Episodes, imagined: Imagined) -> Array:
-    """Beliefs after every step of B episodes, [L, B, P, C] in logs; an ended episode's stay as they are."""
+    """Scores after every step of B episodes, [L, B, P, C]; an ended episode's stay as they are."""
     batch, length = episodes.action.shape
     types = disguise(imagined, episodes.observation)
 
@@ -151,23 +153,28 @@ def follow(model: InferenceNet, episodes: Episodes, imagined: Imagined) -> Array
 
     def step(hidden: Array, x: tuple[Seen, Array]) -> tuple[Array, Array]:
         seen, time = x
-        after = model.update(hidden, model.log_belief(hidden, imagined), seen)
+        after = model.update(hidden, model.score(hidden, imagined), seen)
         hidden = jnp.where((time < episodes.length)[:, None, None], after, hidden)
-        return hidden, model.log_belief(hidden, imagined)
+        return hidden, model.score(hidden, imagined)
 
-    _, log_belief = jax.lax.scan(jax.checkpoint(step), model.begin(batch), (seen, jnp.arange(length)))
-    return log_belief
+    _, score = jax.lax.scan(jax.checkpoint(step), model.begin(batch), (seen, jnp.arange(length)))
+    return score
 
 
 def loss(model: InferenceNet, episodes: Episodes, key: Array) -> tuple[Array, dict[str, Array]]:
-    """Eq. 7: minus the log-probability of the truth, per hidden type, at every step of the episode."""
+    """Eq. 7: minus the log-probability of the truth, per hidden type, at every step of the episode.
+
+    A little of each type's own loss keeps scores meaningful where types and prototypes cannot be matched one to one.
+    """
     imagined = imagine(key, len(episodes.length), model.prototypes)
-    log_belief = follow(model, episodes, imagined)
-    truth = jnp.broadcast_to(imagined.truth[..., None], (*log_belief.shape[:-1], 1))
-    score = jnp.take_along_axis(log_belief, truth, -1)[..., 0] * imagined.hidden  # [L, B, P]
-    per_step = -score.sum((1, 2)) / jnp.maximum(imagined.hidden.sum(), 1)
-    right = ((log_belief[-1].argmax(-1) == imagined.truth) | ~imagined.hidden).all(-1)
-    return per_step.mean(), {"loss": per_step.mean(), "final_loss": per_step[-1], "episodes_right": right.mean()}
+    score = follow(model, episodes, imagined)
+    truth = jnp.broadcast_to(imagined.truth, score.shape[:-1])
+    hidden = jnp.maximum(imagined.hidden.sum(), 1)
+    joint = -log_joint(score, truth).sum(1) / hidden  # [L]
+    alone = -(jnp.take_along_axis(score, truth[..., None], -1)[..., 0] * imagined.hidden).sum((1, 2)) / hidden
+    right = (log_marginals(score[-1]).argmax(-1) == imagined.truth).all(-1)
+    figures = {"loss": joint.mean(), "final_loss": joint[-1], "episodes_right": right.mean()}
+    return joint.mean() + ALONE * alone.mean(), figures
 
 
 def make_optimiser(updates: int, first_rate: float, last_rate: float) -> optax.GradientTransformation:

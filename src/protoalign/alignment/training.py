@@ -96,12 +96,12 @@ def measure(world: TileWorld, model: InferenceNet, net: Any, seed: int, number: 
     done = jax.device_get(
         jax.jit(explore, static_argnums=(3, 4))(everything, net, stream(seed, "explore/measure"), number, longest)
     )
-    beliefs = by_prototype(done.log_belief, done.imagined.truth)
+    scores = by_prototype(done.score, done.imagined.truth)
     return {
-        "one_episode_correct": round(share_right(beliefs, 1), 4),
-        "one_episode_correct_type_by_type": round(share_right(beliefs, 1, joint=False), 4),
-        "two_episodes_correct": round(share_right(beliefs, 2), 4),
-        "four_episodes_correct": round(share_right(beliefs, 4), 4),
+        "one_episode_correct": round(share_right(scores, 1), 4),
+        "one_episode_correct_type_by_type": round(share_right(scores, 1, joint=False), 4),
+        "two_episodes_correct": round(share_right(scores, 2), 4),
+        "four_episodes_correct": round(share_right(scores, 4), 4),
         "measured_episodes": number,
         "episode_steps": round(float(done.episodes.length.mean()), 2),
     }
