@@ -120,23 +120,30 @@ def transfer(
     seed: int = 0,
     env: str | None = None,
     sure: float | None = None,
+    oracle: bool = False,
+    noise: float = 0.0,
+    jitter: float = 0.0,
     json: bool = False,
 ) -> None:
     """Move a finished run into another look, and measure it there before and after.
 
     Args:
         run: The run folder, all stages trained.
-        target: The look: target, random:<seed>, or a folder of PNG files.
+        target: The look: target, random:<seed>, or a folder of PNG files; only:cow,wall:LOOK changes only these kinds,
+            twins:zombie,cow:LOOK makes them look alike, two:wall:LOOK gives one a second look.
         episodes: Episodes of exploration there, at most.
         seed: Of the target world and of what is done there.
         env: Another variant to move to, e.g. hunter-z4c4.
         sure: Stop exploring as soon as the mapping is this sure, e.g. 0.99.
+        oracle: Take the categories of tiles from the target's labels (which tiles are of one kind, not what kind).
+        noise: Pixel noise in the target, standard deviation as a share of the full range.
+        jitter: The same for the colour of whole pictures.
         json: Print the result as one line of JSON.
     """
     runtime.configure()
     from protoalign import stages
 
-    show_move(run, stages.move(run, target, episodes, seed, env, sure), json)
+    show_move(run, stages.move(run, target, episodes, seed, env, sure, oracle, noise, jitter), json)
 
 
 def evaluate(
@@ -243,12 +250,13 @@ def show_move(out: Path, result: dict[str, Any], as_json: bool) -> None:
             f"of {row['true']}" + ("" if row["unseen"] else " (seen before)"), row["found"], f"{row['probability']:.4f}", right
         )
     Console().print(table)
+    for doubt in result["doubts"]:
+        say(f"Note: {doubt}.")
     before, after = (f"{result[name]:.3f} ± {result[f'{name}_se']:.3f}" for name in ("target_return_before", "target_return"))
     say(f"target return before {before}, after {result['explore_episodes']} episodes ({result['target_steps']} steps) {after}")
     say(f"target / source: {result['ratio']:.3f} ± {result['ratio_se']:.3f} (standard errors over 2,048 episodes)")
-    if isinstance(result.get("seconds"), dict):
-        spent = ", ".join(f"{name} {value:.0f} s" for name, value in result["seconds"].items())
-        say(f"everything right after one episode: {result['one_episode_correct']:.3f} of the time. {spent}")
+    spent = ", ".join(f"{name} {value:.0f} s" for name, value in result["seconds"].items())
+    say(f"everything right after one episode: {result['one_episode_correct']:.3f} of the time. {spent}")
     say(f"Everything is in {out}.")
 
 

@@ -161,57 +161,69 @@ def load_agent(path: Path, world: TileWorld | None = None) -> transfer.Agent:
 
 
 def move(
-    path: Path, target: str, episodes: int, seed: int, env: str | None = None, sure: float | None = None
+    path: Path,
+    target: str,
+    episodes: int,
+    seed: int,
+    env: str | None = None,
+    sure: float | None = None,
+    oracle: bool = False,
+    noise: float = 0.0,
+    jitter: float = 0.0,
 ) -> dict[str, Any]:
     """Move a finished run into a target look: explore there, find the mapping, and play before and after."""
     check_seed(seed)
-    world = envs.make(env) if env else None
-    agent = load_agent(path, world)
+    agent = load_agent(path, envs.make(env) if env else None)
     if not isinstance(agent.world, Hunter):
         raise UserError(f"there is no target of {agent.world.name} to move to")
     name, size = agent.world.variant_name, agent.world.size
     textures = appearance.load(target, agent.world.category_names)
     started = time.monotonic()
-    mapping = transfer.align(HunterEnv(name, appearance=target, size=size), agent, episodes, seed, sure)
-    found = time.monotonic() - started
-    games = HunterVectorEnv(EVALUATION_EPISODES, name, appearance=target, size=size)
-    home = HunterVectorEnv(EVALUATION_EPISODES, name, appearance="source", size=size, obs="categories")
-    figures: dict[str, Any] = {"env": agent.world.name, "target": target, "transfer_seed": seed}
+    changed: dict[str, Any] = {"variant": name, "appearance": target, "size": size, "noise": noise, "jitter": jitter}
+    mapping = transfer.align(HunterEnv(**changed), agent, episodes, seed, sure, oracle)
+    games = HunterVectorEnv(EVALUATION_EPISODES, **changed)
+    home = HunterVectorEnv(EVALUATION_EPISODES, name, size=size, obs="categories")
     returns = {
         "source_return": transfer.play(home, agent, lambda grid: grid, EVALUATION_EPISODES, seed),
         "target_return_before": transfer.play(games, agent, agent.before, EVALUATION_EPISODES, seed),
         "target_return": transfer.play(games, agent, mapping, EVALUATION_EPISODES, seed + 1),
     }
+    done = Run(path, create=False).result()
+    kept = ("seed", "preset", "task_steps", "explore_steps", "one_episode_correct", "versions")
+    figures: dict[str, Any] = {name: done[name] for name in kept if name in done}
+    figures |= {"env": agent.world.name, "target": target, "transfer_seed": seed, "noise": noise, "jitter": jitter}
     for label, values in returns.items():
         figures[label] = round(float(values.mean()), 5)
         figures[f"{label}_se"] = round(float(values.std(ddof=1) / len(values) ** 0.5), 5)
     ratio = figures["target_return"] / figures["source_return"]
-    parts = [figures[f"{name}_se"] / figures[name] for name in ("target_return", "source_return")]
+    # The spread of a quotient of two independent means, to first order.
+    error = np.hypot(figures["target_return_se"], ratio * figures["source_return_se"]) / abs(figures["source_return"])
     truth = _true_prototypes(mapping.categories.centres, textures)
-    names = agent.world.category_names
     return figures | {
         "ratio": round(ratio, 4),
-        "ratio_se": round(abs(ratio) * float(np.hypot(*parts)), 4),
+        "ratio_se": round(float(error), 4),
         "explore_episodes": mapping.episodes,
         "target_steps": mapping.steps,
         "mapping": [
             {
-                "true": names[truth[i]],
-                "found": names[mapping.prototype[i]],
+                "true": agent.world.category_names[truth[i]],
+                "found": agent.world.category_names[mapping.prototype[i]],
                 "probability": round(float(mapping.belief[i, mapping.prototype[i]]), 5),
                 "unseen": bool(mapping.unseen[i]),
             }
-            for i in range(len(truth))
+            for i in range(len(mapping.prototype))
         ],
-        "mapping_correct": bool((mapping.prototype == truth).all()),
-        "transfer_seconds": round(found, 3),
+        "mapping_correct": bool((mapping.prototype == truth[: len(mapping.prototype)]).all()),
+        "sureness": round(mapping.sureness, 5),
+        "doubts": mapping.doubts(),
+        "seconds": done["seconds"] | {"transfer": round(time.monotonic() - started, 3)},
     }
 
 
 def _true_prototypes(centres: np.ndarray, textures: np.ndarray) -> np.ndarray:
     """What each look found in the target truly is; to judge the mapping by, never to find it."""
-    flat = textures.reshape(len(textures), -1) / 255
-    return ((centres[:, None] - flat) ** 2).sum(-1).argmin(1)
+    flat = textures.reshape(-1, centres.shape[1]) / 255
+    return ((centres[:, None] - flat) ** 2).sum(-1).argmin(1) % textures.shape[-4]
 
 
 def add_figures(run: Run, stage: str, seconds: float, figures: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -231,7 +243,5 @@ def whole(
     with run.lock():
         run.configure("transfer", {"target": target, "episodes": episodes})  # other targets: the transfer command
         if "target_return" not in run.result():
-            started = time.monotonic()
-            moved = move(out, target, episodes, seed)
-            add_figures(run, "transfer", round(time.monotonic() - started, 3), moved)
+            run.add_result(move(out, target, episodes, seed))
         return run.result()

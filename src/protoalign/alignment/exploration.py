@@ -26,6 +26,7 @@ from protoalign.rng import gumbel
 class State(NamedTuple):
     inner: Any
     imagined: Imagined
+    types: Array  # [B, H, W] uint8, what is seen; kept because it costs more to make than to carry
     hidden: Array  # [B, P, F], q_theta's
 
 
@@ -54,7 +55,8 @@ class ImaginedWorld(eqx.Module):
     def reset(self, key: Array, batch: int) -> State:
         world_key, imagine_key = jax.random.split(key)
         imagined = imagine(imagine_key, batch, self.model.prototypes, self.hide_all)
-        return State(self.world.reset(world_key, batch), imagined, self.model.begin(batch))
+        inner = self.world.reset(world_key, batch)
+        return State(inner, imagined, disguise(imagined, self.world.observe(inner)), self.model.begin(batch))
 
     def step(self, state: State, action: Array, key: Array) -> tuple[State, Transition]:
         after, (_, terminated, truncated) = self.advance(state, action, key)
@@ -63,20 +65,18 @@ class ImaginedWorld(eqx.Module):
 
     def advance(self, state: State, action: Array, key: Array) -> tuple[State, Transition]:
         """A step with the world's own reward."""
-        before = disguise(state.imagined, self.world.observe(state.inner))
         inner, transition = self.world.step(state.inner, action, key)
-        after = disguise(state.imagined, self.world.observe(inner))
-        seen = look(before, after, action, transition.reward, self.model.prototypes)
-        score = self.model.score(state.hidden, state.imagined)
-        return State(inner, state.imagined, self.model.update(state.hidden, score, seen)), transition
+        types = disguise(state.imagined, self.world.observe(inner))
+        seen = look(state.types, types, action, transition.reward, self.model.prototypes)
+        hidden = self.model.update(state.hidden, self.model.score(state.hidden, state.imagined), seen)
+        return State(inner, state.imagined, types, hidden), transition
 
     def truth_score(self, hidden: Array, imagined: Imagined) -> Array:
         """log q(I' | tau): what the whole truth is given, [B]."""
         return log_joint(self.model.score(hidden, imagined), imagined.truth)
 
     def observe(self, state: State) -> View:
-        grid = disguise(state.imagined, self.world.observe(state.inner))
-        return View(grid, jnp.exp(log_marginals(self.model.score(state.hidden, state.imagined))))
+        return View(state.types, jnp.exp(log_marginals(self.model.score(state.hidden, state.imagined))))
 
 
 class ExplorerNet(eqx.Module):

@@ -108,12 +108,13 @@ class InferenceNet(eqx.Module):
         """Hidden states after a transition. No gradient passes through the beliefs that colour the patches."""
         batch, types = hidden.shape[:2]
         code = jnp.exp(log_marginals(jax.lax.stop_gradient(score)))
-        code = jnp.concatenate([code, jnp.zeros_like(code[:, :1])], 1)  # outside the grid: no prototype
-        flat = seen.patch.reshape(batch, -1, 1).astype(jnp.int32)
-        colour = jnp.take_along_axis(code, flat, 1).reshape(batch, types, TILES, 2 * CELLS, self.prototypes)
-        same = seen.patch == np.arange(types, dtype=np.int8)[:, None, None, None]
-        same = same.reshape(batch, types, TILES, 2 * CELLS, 1).astype(jnp.float32)
-        x = jnp.concatenate([colour, same], -1).reshape(batch, types, TILES, -1)
+        patch = seen.patch.reshape(batch, types, TILES, 2 * CELLS)  # a type's code where it lies, channel by channel: no gather
+        colour = [
+            sum(jnp.where(patch == q, code[:, q, c, None, None, None], 0.0) for q in range(types))
+            for c in range(self.prototypes)
+        ]
+        same = (patch == np.arange(types, dtype=np.int8)[:, None, None]).astype(jnp.float32)
+        x = jnp.stack([*colour, same], -2).reshape(batch, types, TILES, -1)
         reward = seen.reward[:, None]
         reward = jnp.concatenate([reward, reward > 0, reward < 0], 1)
         context = self.action[seen.action] + self.happened(reward)

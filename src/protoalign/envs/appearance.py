@@ -7,6 +7,12 @@ reshape, so that a tile cut out is exactly the texture drawn.
     target         drawn here, like the source in nothing but size
     random:SEED    drawn at random
     FOLDER         a user's pictures: one PNG per category, any size; the floor shows where they are transparent
+
+Three ways to make a harder look LOOK' out of a look LOOK:
+
+    only:zombie,cow:LOOK    only these kinds look new; all others as in the source
+    twins:zombie,cow:LOOK   these kinds look alike, all as the first of them
+    two:wall:LOOK           this kind has a second look, on every other tile, as on a chessboard
 """
 
 import importlib.util
@@ -20,7 +26,7 @@ from protoalign.errors import UserError
 TILE = 8  # pixels
 SOURCE_PICTURES = {"floor": "sand", "zombie": "zombie", "agent": "player", "cow": "cow", "wall": "stone"}
 
-Textures = np.ndarray  # [C, 8, 8, 3] uint8
+Textures = np.ndarray  # [C, 8, 8, 3] uint8; [2, C, 8, 8, 3] where a kind has two looks
 
 
 def load(look: str, categories: tuple[str, ...]) -> Textures:
@@ -34,6 +40,9 @@ def load(look: str, categories: tuple[str, ...]) -> Textures:
         if not seed.isdecimal():
             raise UserError(f"'{look}' needs a whole number after the colon, e.g. random:7")
         return _random(int(seed), len(categories))
+    way, _, rest = look.partition(":")
+    if way in ("only", "twins", "two"):
+        return _changed(way, rest, categories)
     folder = Path(look).expanduser()
     if not folder.is_dir():
         raise UserError(f"no look is called '{look}': use source, target, random:<seed>, or a folder of PNG files")
@@ -44,7 +53,11 @@ def load(look: str, categories: tuple[str, ...]) -> Textures:
 def render(textures: Textures, grid: np.ndarray) -> np.ndarray:
     """Category grids [..., H, W] to pictures [..., 8H, 8W, 3] uint8."""
     *batch, height, width = grid.shape
-    tiles = textures[grid]  # [..., H, W, 8, 8, 3]
+    if textures.ndim == 5:
+        field = np.add.outer(np.arange(height), np.arange(width)) % 2  # of the chessboard
+        tiles = textures[field, grid]
+    else:
+        tiles = textures[grid]  # [..., H, W, 8, 8, 3]
     return np.swapaxes(tiles, -4, -3).reshape(*batch, height * TILE, width * TILE, 3)
 
 
@@ -55,6 +68,26 @@ def cut(picture: np.ndarray) -> np.ndarray:
         raise UserError(f"a picture of {height} x {width} pixels cannot be cut into tiles of {TILE} x {TILE}")
     tiles = picture.reshape(*batch, height // TILE, TILE, width // TILE, TILE, 3)
     return np.swapaxes(tiles, -4, -3)
+
+
+def _changed(way: str, rest: str, categories: tuple[str, ...]) -> Textures:
+    kinds, _, look = rest.partition(":")
+    chosen = kinds.split(",")
+    unknown = [kind for kind in chosen if kind not in categories]
+    if unknown or not look or (way == "two" and len(chosen) > 1) or look.startswith(("only:", "twins:", "two:")):
+        raise UserError(f"'{way}:{rest}' is not understood: use {way}:KIND:LOOK with kinds out of {', '.join(categories)}")
+    index = [categories.index(kind) for kind in chosen]
+    new = load(look, categories)
+    if way == "only":
+        changed = load("source", categories)
+        changed[index] = new[index]
+        return changed
+    if way == "twins":
+        new[index] = new[index[0]]
+        return new
+    second = new.copy()
+    second[index] = _random(int(new.sum()), 1, others=new)
+    return np.stack([new, second])
 
 
 def _picture(path: Path, behind: np.ndarray | None = None) -> np.ndarray:
@@ -106,14 +139,15 @@ def _target(categories: tuple[str, ...]) -> Textures:
     return np.array([[[PALETTE[pixel] for pixel in row] for row in DRAWINGS[name].split()] for name in categories], np.uint8)
 
 
-def _random(seed: int, count: int) -> Textures:
+def _random(seed: int, count: int, others: Textures | None = None) -> Textures:
     """Two-coloured mirrored patterns on random grounds, no two alike: mean distance per channel at least 40 of 255."""
     rng = np.random.default_rng([seed, 0x7E57])
+    before = [] if others is None else list(others.astype(int))
     chosen: list[np.ndarray] = []
     while len(chosen) < count:
         colours = rng.integers(0, 256, (3, 3))
         half = rng.choice(3, (TILE, TILE // 2), p=rng.dirichlet((2, 2, 2)))
         texture = colours[np.concatenate([half, half[:, ::-1]], 1)]
-        if all(abs(texture - other).mean() >= 40 for other in chosen):
+        if all(abs(texture - other).mean() >= 40 for other in before + chosen):
             chosen.append(texture)
     return np.stack(chosen).astype(np.uint8)

@@ -5,7 +5,8 @@
     gymnasium.make_vec("protoalign/Hunter-Z4C4-v0", num_envs=64, vectorization_mode="vector_entry_point")
 
 `obs` is "pixels" (64 x 64 x 3) or "categories" (the 8 x 8 grid); `info["categories"]` always holds the true grid.
-`appearance` is "source", "target", "random:<seed>" or a folder of PNGs.
+`appearance` is "source", "target", "random:<seed>" or a folder of PNGs. `noise` and `jitter` are standard deviations, as shares
+of the full range: of every pixel by itself, and of each colour channel of a whole picture.
 """
 
 import functools
@@ -42,13 +43,16 @@ def _compiled(world: Hunter) -> tuple[Any, Any]:
 class _Engine:
     """Episodes of Hunter, stepped on demand. Random numbers depend on the seed and the number of draws so far only."""
 
-    def __init__(self, variant: str, appearance: str, obs: str, size: int):
+    def __init__(self, variant: str, appearance: str, obs: str, size: int, noise: float, jitter: float):
         if obs not in ("pixels", "categories"):
             raise UserError(f"obs='{obs}' is not known: use 'pixels' or 'categories'")
         self.world: Hunter = hunter.parse(variant, size)
         self.textures = looks.load(appearance, CATEGORY_NAMES)
         self.pixels = obs == "pixels"
-        self.rng = np.random.default_rng()
+        if min(noise, jitter) < 0:
+            raise UserError("noise and jitter cannot be negative")
+        self.noise, self.jitter = noise, jitter
+        self.rng = self.pixel_rng = np.random.default_rng()
         self._begin, self._step = _compiled(self.world)
         height, width = self.world.shape
         tile = looks.TILE
@@ -74,9 +78,17 @@ class _Engine:
             if not isinstance(seed, int | np.integer) or seed < 0:
                 raise UserError(f"seed={seed!r} is not a whole number from 0 up")
             self.rng = np.random.default_rng(seed)
+            self.pixel_rng = np.random.default_rng([seed, 1])  # noise does not change what happens
 
     def show(self, grid: np.ndarray) -> np.ndarray:
-        return looks.render(self.textures, grid) if self.pixels else grid
+        if not self.pixels:
+            return grid
+        picture = looks.render(self.textures, grid)
+        if not (self.noise or self.jitter):
+            return picture
+        shift = self.jitter * self.pixel_rng.standard_normal((*picture.shape[:-3], 1, 1, 3), np.float32)
+        shift = shift + self.noise * self.pixel_rng.standard_normal(picture.shape, np.float32)
+        return np.clip(np.round(picture + 255 * shift), 0, 255).astype(np.uint8)
 
 
 class HunterEnv(gymnasium.Env[np.ndarray, np.int64]):
@@ -90,11 +102,13 @@ class HunterEnv(gymnasium.Env[np.ndarray, np.int64]):
         appearance: str = "source",
         obs: str = "pixels",
         size: int = 8,
+        noise: float = 0.0,
+        jitter: float = 0.0,
         render_mode: str | None = None,
     ):
         if render_mode not in (None, "human", "rgb_array"):
             raise UserError(f"render_mode='{render_mode}' is not known: use 'human' or 'rgb_array'")
-        self.engine = _Engine(variant, appearance, obs, size)
+        self.engine = _Engine(variant, appearance, obs, size, noise, jitter)
         self.observation_space = self.engine.space
         self.action_space = gymnasium.spaces.Discrete(self.engine.world.num_actions)
         self.render_mode = render_mode
@@ -174,13 +188,15 @@ class HunterVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndar
         appearance: str = "source",
         obs: str = "pixels",
         size: int = 8,
+        noise: float = 0.0,
+        jitter: float = 0.0,
         render_mode: str | None = None,
     ):
         if num_envs < 1:
             raise UserError(f"num_envs={num_envs}: use at least 1")
         if render_mode not in (None, "rgb_array"):
             raise UserError(f"render_mode='{render_mode}' is not known for a vector: use 'rgb_array'")
-        self.engine = _Engine(variant, appearance, obs, size)
+        self.engine = _Engine(variant, appearance, obs, size, noise, jitter)
         self.num_envs = num_envs
         self.render_mode = render_mode
         self.single_observation_space = self.engine.space

@@ -127,10 +127,14 @@ class RelativeNet(eqx.Module):
             row = jnp.where(absent, categories * offsets, category * offsets + offset)
             x = embed_sum(self.table.reshape(-1, width), row)
         else:
+            # Everything that lies at an offset, as one row of categories; then one product, whose gradient is a product too.
             code = jnp.take_along_axis(seen.codes, category[..., None], 1)  # [B, K, C]
-            x = jnp.zeros(width)
-            for c in range(categories):
-                x = x + embed_sum(self.table[c], offset, code[..., c])
+            lies = (
+                jnp.zeros((len(offset), offsets, categories))
+                .at[jnp.arange(len(offset))[:, None], offset]
+                .add(code, mode="drop")
+            )
+            x = lies.reshape(len(offset), -1) @ self.table.swapaxes(0, 1).reshape(-1, width)
         x = x + self.place[seen.place.astype(jnp.int32)] + self.bias + extra
         return self.heads(jax.nn.relu(self.hidden(jax.nn.relu(x))))
 
@@ -144,29 +148,23 @@ def first_marked(mask: Array, k: int) -> Array:
 
 
 @jax.custom_vjp
-def embed_sum(table: Array, rows: Array, weight: Array | None = None) -> Array:
-    """Sum over k of weight[:, k] * table[rows[:, k]], [B, F]; rows past the table's end count as zero.
-
-    table: [R, F], rows: [B, K] int32, weight: [B, K] or None for ones; no gradient reaches the weights.
-    """
+def embed_sum(table: Array, rows: Array) -> Array:
+    """Sum over k of table[rows[:, k]], [B, F]; table is [R, F], and rows past its end count as zero."""
     total = jnp.zeros((rows.shape[0], table.shape[1]))
     for k in range(rows.shape[1]):  # one running sum is several times faster than gathering [B, K, F] and reducing it
-        row = jnp.take(table, rows[:, k], axis=0, mode="fill", fill_value=0)
-        total += row if weight is None else row * weight[:, k, None]
+        total += jnp.take(table, rows[:, k], axis=0, mode="fill", fill_value=0)
     return total
 
 
-def _embed_sum_forward(table: Array, rows: Array, weight: Array | None = None) -> tuple[Array, Any]:
-    return embed_sum(table, rows, weight), (table, rows, weight)
+def _embed_sum_forward(table: Array, rows: Array) -> tuple[Array, Any]:
+    return embed_sum(table, rows), (table, rows)
 
 
-def _embed_sum_backward(saved: Any, grad: Array) -> tuple[Array, None, Array | None]:
+def _embed_sum_backward(saved: Any, grad: Array) -> tuple[Array, None]:
     # One scatter for all columns; automatic differentiation of the loop would make one per column.
-    table, rows, weight = saved
-    grads = grad[:, None, :] if weight is None else grad[:, None, :] * weight[..., None]
-    grads = jnp.broadcast_to(grads, (*rows.shape, grad.shape[1]))
-    no_weight_grad = None if weight is None else jnp.zeros_like(weight)
-    return jnp.zeros_like(table).at[rows].add(grads, mode="drop"), None, no_weight_grad
+    table, rows = saved
+    grads = jnp.broadcast_to(grad[:, None, :], (*rows.shape, grad.shape[1]))
+    return jnp.zeros_like(table).at[rows].add(grads, mode="drop"), None
 
 
 embed_sum.defvjp(_embed_sum_forward, _embed_sum_backward)

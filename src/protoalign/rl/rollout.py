@@ -93,8 +93,12 @@ def collect(
 
         reset = running.done
         turn = jnp.cumsum(reset)
-        fresh = jax.tree.map(lambda x: x[(used + turn - 1) % starts], pool)
-        state = choose(reset, fresh, state)
+
+        def renew(state: Any) -> Any:
+            return choose(reset, jax.tree.map(lambda x: x[(used + turn - 1) % starts], pool), state)
+
+        # Behind a condition, although it nearly always holds: XLA would else fold this into all that is made of the state.
+        state = jax.lax.cond(reset.any(), renew, lambda state: state, state)
         reward = jnp.where(reset, 0, reward)
         terminated, truncated = terminated & ~reset, truncated & ~reset
         done = terminated | truncated
