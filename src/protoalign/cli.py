@@ -146,6 +146,18 @@ def transfer(
     show_move(run, stages.move(run, target, episodes, seed, env, sure, oracle, noise, jitter), json)
 
 
+def report(run: Folder) -> None:
+    """Write a finished run as one HTML page: figures, pictures and films of what it learned and found.
+
+    Args:
+        run: The run folder, made by 'protoalign run'.
+    """
+    runtime.configure()
+    from protoalign.report import page
+
+    say(f"The report is in {page.write(run)}.")
+
+
 def evaluate(
     run: Folder,
     env: str | None = None,
@@ -304,6 +316,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "infer": infer,
     "explore": explore,
     "transfer": transfer,
+    "report": report,
     "evaluate": evaluate,
     "bench": bench,
     "play": play,
