@@ -15,7 +15,7 @@ from jax import Array
 
 from protoalign.alignment.assignment import log_joint, log_marginals
 from protoalign.alignment.imagination import Imagined, disguise, imagine
-from protoalign.alignment.inference import InferenceNet, look
+from protoalign.alignment.inference import InferenceModel
 from protoalign.envs.base import TileWorld, Transition
 from protoalign.rl.history import Episodes
 from protoalign.rl.networks import ActorCritic, Dense, Objects, RelativeNet
@@ -40,7 +40,7 @@ class View(NamedTuple):
 class ImaginedWorld(eqx.Module):
     """`world` with prototypes hidden; `hide_all` as in `imagine`."""
 
-    model: InferenceNet
+    model: InferenceModel
     world: TileWorld = eqx.field(static=True)
     hide_all: float = eqx.field(static=True, default=0.5)
 
@@ -67,8 +67,8 @@ class ImaginedWorld(eqx.Module):
         """A step with the world's own reward."""
         inner, transition = self.world.step(state.inner, action, key)
         types = disguise(state.imagined, self.world.observe(inner))
-        seen = look(state.types, types, action, transition.reward, self.model.prototypes)
-        hidden = self.model.update(state.hidden, self.model.score(state.hidden, state.imagined), seen)
+        seen = self.model.look(state.types, types, action, transition.reward, self.model.prototypes)
+        hidden = self.model.update(state.hidden, state.imagined, seen)
         return State(inner, state.imagined, types, hidden), transition
 
     def truth_score(self, hidden: Array, imagined: Imagined) -> Array:

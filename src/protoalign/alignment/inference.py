@@ -7,7 +7,7 @@ on a type's number, so renaming types renames beliefs and changes nothing else.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import equinox as eqx
 import jax
@@ -71,8 +71,36 @@ def look(before: Array, after: Array, action: Array, reward: Array, types: int) 
     return Seen(jnp.stack([patches(before), patches(after)], 3), jnp.stack(valid, -1), number, action, reward)
 
 
+class InferenceModel(Protocol):
+    """What the rest of the method asks of q_theta."""
+
+    prototypes: int
+
+    def begin(self, batch: int, types: int | None = None) -> Array:
+        """Hidden states [B, P, F] at an episode's start, the same for all types; as many types as prototypes if not given."""
+        ...
+
+    def look(self, before: Array, after: Array, action: Array, reward: Array, types: int) -> Any:
+        """What matters of N transitions between type grids [N, H, W]; a pytree with leading axis N."""
+        ...
+
+    def update(self, hidden: Array, imagined: Imagined, seen: Any) -> Array:
+        """Hidden states after a transition."""
+        ...
+
+    def score(self, hidden: Array, imagined: Imagined) -> Array:
+        """How well each prototype fits each type, [B, P, C], in logs over C; certain for types that are known."""
+        ...
+
+
+def fix_known(score: Array, imagined: Imagined) -> Array:
+    """Scores [B, P, C], certain (0 and -30) for types that are known."""
+    known = jnp.where(imagined.truth[..., None] == np.arange(score.shape[-1]), 0.0, -30.0)
+    return jnp.where(imagined.hidden[..., None], score, known)
+
+
 class InferenceNet(eqx.Module):
-    """Hidden states [B, P, F] of types, from which beliefs are read."""
+    """The default: looks at small patches."""
 
     start: Array  # [F]
     around: Dense
@@ -96,18 +124,18 @@ class InferenceNet(eqx.Module):
         self.read = Dense(rng, width, self.prototypes, 0.1)
 
     def begin(self, batch: int, types: int | None = None) -> Array:
-        """All types start alike; as many types as prototypes if not given."""
         return jnp.broadcast_to(self.start, (batch, types or self.prototypes, len(self.start)))
 
-    def score(self, hidden: Array, imagined: Imagined) -> Array:
-        """How well each prototype fits each type, [B, P, C]; certain (0 and -30) for types that are known."""
-        known = jnp.where(imagined.truth[..., None] == np.arange(self.prototypes), 0.0, -30.0)
-        return jnp.where(imagined.hidden[..., None], jax.nn.log_softmax(self.read(hidden)), known)
+    def look(self, before: Array, after: Array, action: Array, reward: Array, types: int) -> Seen:
+        return look(before, after, action, reward, types)
 
-    def update(self, hidden: Array, score: Array, seen: Seen) -> Array:
-        """Hidden states after a transition. No gradient passes through the beliefs that colour the patches."""
+    def score(self, hidden: Array, imagined: Imagined) -> Array:
+        return fix_known(jax.nn.log_softmax(self.read(hidden)), imagined)
+
+    def update(self, hidden: Array, imagined: Imagined, seen: Seen) -> Array:
         batch, types = hidden.shape[:2]
-        code = jnp.exp(log_marginals(jax.lax.stop_gradient(score)))
+        # No gradient passes through the beliefs that colour the patches.
+        code = jnp.exp(log_marginals(jax.lax.stop_gradient(self.score(hidden, imagined))))
         patch = seen.patch.reshape(batch, types, TILES, 2 * CELLS)  # a type's code where it lies, channel by channel: no gather
         colour = [
             sum(jnp.where(patch == q, code[:, q, c, None, None, None], 0.0) for q in range(types))
@@ -135,7 +163,7 @@ class InferenceNet(eqx.Module):
 # -- training ------------------------------------------------------------------------------------------------------------
 
 
-def follow(model: InferenceNet, episodes: Episodes, imagined: Imagined) -> Array:
+def follow(model: InferenceModel, episodes: Episodes, imagined: Imagined) -> Array:
     """Scores after every step of B episodes, [L, B, P, C]; an ended episode's stay as they are."""
     batch, length = episodes.action.shape
     types = disguise(imagined, episodes.observation)
@@ -143,7 +171,7 @@ def follow(model: InferenceNet, episodes: Episodes, imagined: Imagined) -> Array
     def flat(x: Array) -> Array:
         return x.reshape(-1, *x.shape[2:])
 
-    seen = look(
+    seen = model.look(
         flat(types[:, :-1]),
         flat(types[:, 1:]),
         flat(episodes.action).astype(jnp.int32),
@@ -152,9 +180,9 @@ def follow(model: InferenceNet, episodes: Episodes, imagined: Imagined) -> Array
     )
     seen = jax.tree.map(lambda x: x.reshape(batch, length, *x.shape[1:]).swapaxes(0, 1), seen)
 
-    def step(hidden: Array, x: tuple[Seen, Array]) -> tuple[Array, Array]:
+    def step(hidden: Array, x: tuple[Any, Array]) -> tuple[Array, Array]:
         seen, time = x
-        after = model.update(hidden, model.score(hidden, imagined), seen)
+        after = model.update(hidden, imagined, seen)
         hidden = jnp.where((time < episodes.length)[:, None, None], after, hidden)
         return hidden, model.score(hidden, imagined)
 
@@ -162,7 +190,7 @@ def follow(model: InferenceNet, episodes: Episodes, imagined: Imagined) -> Array
     return score
 
 
-def loss(model: InferenceNet, episodes: Episodes, key: Array) -> tuple[Array, dict[str, Array]]:
+def loss(model: InferenceModel, episodes: Episodes, key: Array) -> tuple[Array, dict[str, Array]]:
     """Eq. 7: minus the log-probability of the truth, per hidden type, at every step of the episode.
 
     A little of each type's own loss keeps scores meaningful where types and prototypes cannot be matched one to one.
@@ -186,7 +214,7 @@ def make_fit(optimiser: optax.GradientTransformation) -> Callable[..., Any]:
     """`fit(model, optimiser_state, episodes, key) -> model, optimiser_state, metrics`: one gradient step, jitted."""
 
     @jax.jit
-    def fit(model: InferenceNet, state: Any, episodes: Episodes, key: Array) -> Any:
+    def fit(model: Any, state: Any, episodes: Episodes, key: Array) -> Any:
         grads, metrics = jax.grad(loss, has_aux=True)(model, episodes, key)
         steps, state = optimiser.update(grads, state)
         return optax.apply_updates(model, steps), state, metrics

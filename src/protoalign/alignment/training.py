@@ -9,7 +9,7 @@ import numpy as np
 from protoalign.alignment import inference
 from protoalign.alignment.decoding import by_prototype, share_right
 from protoalign.alignment.exploration import ExplorerNet, ImaginedWorld, explore, from_task
-from protoalign.alignment.inference import InferenceNet
+from protoalign.alignment.inference import InferenceModel, InferenceNet
 from protoalign.config import ExploreConfig, InferConfig
 from protoalign.envs.base import TileWorld, World
 from protoalign.progress import Bar
@@ -58,11 +58,11 @@ def train_exploration(
     run: Run,
     config: ExploreConfig,
     world: TileWorld,
-    model: InferenceNet,
+    model: InferenceModel,
     task: RelativeNet,
     history: Episodes,
     seed: int,
-) -> tuple[ExplorerNet, InferenceNet, dict[str, Any]]:
+) -> tuple[Any, InferenceModel, dict[str, Any]]:
     """Train pi_exp in imagined worlds, refreshing q_theta on its episodes; the explorer and the model it ended with."""
     longest = history.action.shape[1]
     optimiser = inference.make_optimiser(config.refresh, config.refresh_rate, 0.1 * config.refresh_rate)
@@ -90,7 +90,7 @@ def train_exploration(
     return net, last.model, figures
 
 
-def measure(world: TileWorld, model: InferenceNet, net: Any, seed: int, number: int, longest: int) -> dict[str, Any]:
+def measure(world: TileWorld, model: InferenceModel, net: Any, seed: int, number: int, longest: int) -> dict[str, Any]:
     """How often one, two and four episodes suffice when everything is hidden, over `number` imagined episodes."""
     everything = ImaginedWorld(model, world, 1.0)
     done = jax.device_get(

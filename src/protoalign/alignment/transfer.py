@@ -18,7 +18,7 @@ from protoalign.alignment import decoding
 from protoalign.alignment.assignment import log_marginals
 from protoalign.alignment.exploration import View
 from protoalign.alignment.imagination import Imagined
-from protoalign.alignment.inference import InferenceNet, look
+from protoalign.alignment.inference import InferenceModel
 from protoalign.envs import appearance
 from protoalign.envs.base import TileWorld
 from protoalign.errors import UserError
@@ -36,7 +36,7 @@ class Agent:
 
     world: TileWorld
     task: ActorCritic
-    model: InferenceNet
+    model: InferenceModel
     explorer: ActorCritic
     novelty: NoveltyDetector
     textures: np.ndarray  # [C, 8, 8, 3], the source's
@@ -125,17 +125,16 @@ class Mapping:
 
 
 @jax.jit
-def _believe(model: InferenceNet, hidden: Array, known: Imagined) -> tuple[Array, Array]:
+def _believe(model: InferenceModel, hidden: Array, known: Imagined) -> tuple[Array, Array]:
     score = model.score(hidden, known)
     return score, jnp.exp(log_marginals(score))
 
 
 @jax.jit
 def _take_in(
-    model: InferenceNet, hidden: Array, known: Imagined, before: Array, after: Array, action: Array, reward: Array
+    model: InferenceModel, hidden: Array, known: Imagined, before: Array, after: Array, action: Array, reward: Array
 ) -> Array:
-    seen = look(before, after, action, reward, hidden.shape[1])
-    return model.update(hidden, model.score(hidden, known), seen)
+    return model.update(hidden, known, model.look(before, after, action, reward, hidden.shape[1]))
 
 
 @partial(jax.jit, static_argnums=4)
