@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
 import tyro
 from rich.console import Console
@@ -17,6 +17,11 @@ from protoalign.errors import UserError
 
 World = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="WORLD")]
 Folder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
+
+What = Literal[
+    "all", "table1", "table2", "episodes", "necessity", "alignment", "reconstruction", "calibration", "stopping",
+    "random-looks", "noise", "subsets", "mixed", "variants",
+]  # fmt: skip
 
 # The best mean return of a task policy in the source domain in the paper's table of all results, after 25 M steps.
 PAPER_SOURCE_RETURN = {"hunter-z1c1": 1.73, "hunter-z2c2": 3.22, "hunter-z3c3": 4.40, "hunter-z4c4": 5.61}
@@ -78,7 +83,14 @@ def run(
     from protoalign import stages
 
     out = out or default_folder(env, seed)
-    show_move(out, stages.whole(env, out, seed, steps, explore_steps, target, episodes), json)
+    result = stages.whole(env, out, seed, steps, explore_steps, target, episodes)
+    if not (out / "report.html").exists():
+        from protoalign.report import page
+
+        page.write(out)
+    show_move(out, result, json)
+    if not json:
+        say(f"See {out / 'report.html'} in a browser.")
 
 
 def infer(run: Folder, json: bool = False) -> None:
@@ -190,6 +202,37 @@ def evaluate(
         f"{'greedy' if greedy else 'sampled'}), mean length {figures['length']:.1f}, "
         f"trained for {training['task_steps']:,} steps in {training['trained_in']}"
     )
+
+
+def reproduce(
+    what: Annotated[What, tyro.conf.Positional],
+    seeds: int = 4,
+    results: Path = Path("results"),
+    runs: Path = Path("runs/reproduce"),
+    worlds: tuple[str, ...] = (),
+) -> None:
+    """Show a table or figure of the paper beside ours, training what has not been trained yet.
+
+    Data lie under results/; what is there is only shown. Without it, all four worlds and seeds take about three hours on one
+    core, can be stopped at any time, and go on when started again.
+
+    Args:
+        what: Which; all shows every one.
+        seeds: How many seeds, from 0.
+        results: The folder of data.
+        runs: Where to train what is missing.
+        worlds: Only train and measure these, and show nothing; to share the work among processes.
+    """
+    runtime.configure()
+    from protoalign.experiments import reproduce as experiments
+
+    data = experiments.Results(results, runs, seeds)
+    if worlds:
+        data.all(worlds)
+        return
+    for name, show in experiments.EXPERIMENTS.items():
+        if what in (name, "all"):
+            print(show(data))
 
 
 def bench(
@@ -318,6 +361,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "transfer": transfer,
     "report": report,
     "evaluate": evaluate,
+    "reproduce": reproduce,
     "bench": bench,
     "play": play,
 }

@@ -29,6 +29,7 @@ from protoalign.runtime import versions
 
 EVALUATION_EPISODES = 2048
 METHOD_STEPS = 2_000_000  # of the task policy, when the whole method is to be quick
+FULL_STEPS = 6_000_000  # ... and when it is to be good
 
 
 def task(env: str, out: Path, seed: int, preset: str, steps: int | None = None) -> dict[str, Any]:
@@ -198,7 +199,7 @@ def move(
     ratio = figures["target_return"] / figures["source_return"]
     # The spread of a quotient of two independent means, to first order.
     error = np.hypot(figures["target_return_se"], ratio * figures["source_return_se"]) / abs(figures["source_return"])
-    truth = _true_prototypes(mapping.categories.centres, textures)
+    truth = true_prototypes(mapping, textures)
     return figures | {
         "ratio": round(ratio, 4),
         "ratio_se": round(float(error), 4),
@@ -213,15 +214,16 @@ def move(
             }
             for i in range(len(mapping.prototype))
         ],
-        "mapping_correct": bool((mapping.prototype == truth[: len(mapping.prototype)]).all()),
+        "mapping_correct": bool((mapping.prototype == truth).all()),
         "sureness": round(mapping.sureness, 5),
         "doubts": mapping.doubts(),
         "seconds": done["seconds"] | {"transfer": round(time.monotonic() - started, 3)},
     }
 
 
-def _true_prototypes(centres: np.ndarray, textures: np.ndarray) -> np.ndarray:
+def true_prototypes(mapping: transfer.Mapping, textures: np.ndarray) -> np.ndarray:
     """What each look found in the target truly is; to judge the mapping by, never to find it."""
+    centres = mapping.categories.centres[: len(mapping.prototype)]
     flat = textures.reshape(-1, centres.shape[1]) / 255
     return ((centres[:, None] - flat) ** 2).sum(-1).argmin(1) % textures.shape[-4]
 

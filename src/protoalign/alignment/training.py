@@ -7,6 +7,7 @@ import jax
 import numpy as np
 
 from protoalign.alignment import inference
+from protoalign.alignment.assignment import log_joint
 from protoalign.alignment.decoding import by_prototype, share_right
 from protoalign.alignment.exploration import ExplorerNet, ImaginedWorld, explore, from_task
 from protoalign.alignment.inference import InferenceModel, InferenceNet
@@ -20,6 +21,8 @@ from protoalign.rng import generator, stream
 from protoalign.runs import Run
 
 LOG_EVERY = 10  # updates of q_theta
+WATCHED_EPISODES = 1024
+_explore = jax.jit(explore, static_argnums=(3, 4))
 
 
 def train_inference(
@@ -67,14 +70,13 @@ def train_exploration(
     longest = history.action.shape[1]
     optimiser = inference.make_optimiser(config.refresh, config.refresh_rate, 0.1 * config.refresh_rate)
     fit = inference.make_fit(optimiser)
-    play = jax.jit(explore, static_argnums=(3, 4))
     rng = generator(seed, "explore/network")
     net = from_task(rng, task, config.from_task) if config.from_task else ExplorerNet.fresh(rng, world, len(task.bias))
 
     def refresh(imagined_world: World, net: Any, update: int) -> World:
         assert isinstance(imagined_world, ImaginedWorld)
         key = jax.random.fold_in(stream(seed, "explore/refresh"), update)
-        fresh: Episodes = jax.device_get(play(imagined_world, net, key, config.episodes, longest).episodes)
+        fresh: Episodes = jax.device_get(_explore(imagined_world, net, key, config.episodes, longest).episodes)
         model = imagined_world.model
         state = optimiser.init(model)
         for i in range(config.refresh):
@@ -84,24 +86,34 @@ def train_exploration(
             model, state, _ = fit(model, state, batch, jax.random.fold_in(key, i))
         return ImaginedWorld(model, imagined_world.world, imagined_world.hide_all)
 
+    def watch(imagined_world: World, net: Any) -> dict[str, float]:
+        assert isinstance(imagined_world, ImaginedWorld)
+        found = measure(world, imagined_world.model, net, seed, WATCHED_EPISODES, longest)
+        return {name: found[name] for name in ("one_episode_correct", "information")}
+
     start = ImaginedWorld(model, world, config.hide_all)
-    net, last, figures = train(run, "explore", config, start, net, seed, refresh if config.refresh else None)
+    net, last, figures = train(run, "explore", config, start, net, seed, refresh if config.refresh else None, watch)
     assert isinstance(last, ImaginedWorld)
     return net, last.model, figures
 
 
 def measure(world: TileWorld, model: InferenceModel, net: Any, seed: int, number: int, longest: int) -> dict[str, Any]:
-    """How often one, two and four episodes suffice when everything is hidden, over `number` imagined episodes."""
+    """How often one, two and four episodes suffice when everything is hidden, over `number` imagined episodes.
+
+    Also the information gained in one, in nats: what the truth is given at the end, less what it was given at the start.
+    """
     everything = ImaginedWorld(model, world, 1.0)
-    done = jax.device_get(
-        jax.jit(explore, static_argnums=(3, 4))(everything, net, stream(seed, "explore/measure"), number, longest)
-    )
+    done = jax.device_get(_explore(everything, net, stream(seed, "explore/measure"), number, longest))
+    start = everything.model.score(everything.model.begin(number), done.imagined)
     scores = by_prototype(done.score, done.imagined.truth)
     return {
         "one_episode_correct": round(share_right(scores, 1), 4),
         "one_episode_correct_type_by_type": round(share_right(scores, 1, joint=False), 4),
         "two_episodes_correct": round(share_right(scores, 2), 4),
         "four_episodes_correct": round(share_right(scores, 4), 4),
+        "information": round(
+            float(np.mean(log_joint(done.score, done.imagined.truth) - log_joint(start, done.imagined.truth))), 4
+        ),
         "measured_episodes": number,
         "episode_steps": round(float(done.episodes.length.mean()), 2),
     }

@@ -107,7 +107,7 @@ def _worlds(replay: Replay) -> str:
     )
     kinds = "".join(
         f'<li>{name(kind, c)}<div class="pair">{tile(replay.source[c], f"{kind} at home")}<span class="arrow">→</span>'
-        f"{tile(replay.target[c], f'{kind} in the target')}</div></li>"
+        f"{tile(replay.target[..., c, :, :, :].reshape(-1, 8, 8, 3)[0], f'{kind} in the target')}</div></li>"
         for c, kind in enumerate(replay.names)
     )
     return section(

@@ -36,7 +36,7 @@ class Replay:
 
     mapping: transfer.Mapping
     grid: np.ndarray  # [H, W], a start of the target, true categories
-    target: np.ndarray  # [C, 8, 8, 3], the target's textures
+    target: np.ndarray  # [C, 8, 8, 3], the target's textures; [2, C, 8, 8, 3] where a kind has two looks
     before: Game
     after: Game
 
@@ -58,8 +58,7 @@ class Replay:
     @property
     def truth(self) -> np.ndarray:
         """What each look truly is, [P]: the category whose texture it is most like."""
-        flat = self.target.reshape(len(self.target), -1) / 255
-        return ((self.mapping.categories.centres[:, None] - flat) ** 2).sum(-1).argmin(1)
+        return stages.true_prototypes(self.mapping, self.target)
 
 
 def again(path: Path, result: dict[str, Any]) -> Replay:

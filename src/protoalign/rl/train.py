@@ -17,7 +17,8 @@ from protoalign.rl.rollout import Record
 from protoalign.rng import stream
 from protoalign.runs import Run
 
-LOG_LINES = 400  # at most, in a whole run
+LOG_LINES = 400  # about, in a whole run
+WATCHED = 20  # times
 SAVE_SECONDS = 10.0  # at least, between checkpoints
 
 
@@ -29,11 +30,13 @@ def train(
     net: Any,
     seed: int,
     refresh: Callable[[World, Any, int], World] | None = None,
+    watch: Callable[[World, Any], dict[str, float]] | None = None,
 ) -> tuple[Any, World, dict[str, Any]]:
     """Train `net` in `world` for `config.steps` steps, going on from the run's last checkpoint.
 
     A world may hold arrays (a model that is part of it). After each of `config.rounds` equal parts of the training,
-    `refresh(world, net, update)` may give it new ones. Returns the network, the world and {"steps": ..., "seconds": ...}.
+    `refresh(world, net, update)` may give it new ones. `watch(world, net)` tells twenty times on the way what to log besides.
+    Returns the network, the world and {"steps": ..., "seconds": ...}.
     """
     total = config.updates
     arrays, rest = eqx.partition(world, eqx.is_array)
@@ -52,6 +55,8 @@ def train(
     key = stream(seed, f"{stage}/ppo")
     log_every = -(-total // LOG_LINES)
     ends = {round(total * (i + 1) / config.rounds) for i in range(config.rounds)}  # of the rounds
+    watched = {round(total * (i + 1) / WATCHED) for i in range(WATCHED)} if watch else set()
+    stops = sorted(ends | watched)
     records: list[Record] = []
     last_update = done  # of the last checkpoint
     started = time.monotonic() - seconds
@@ -62,7 +67,7 @@ def train(
         while done < total:
             before = time.monotonic()
             rows = []
-            for _ in range(min(log_every, min(end for end in ends if end > done) - done)):
+            for _ in range(min(log_every, next(stop for stop in stops if stop > done) - done)):
                 state, metrics, record = update(state, key, arrays)
                 rows.append(metrics)
                 records.append(record)
@@ -71,6 +76,8 @@ def train(
             now = time.monotonic()
             speed = len(rows) * config.ppo.batch / (now - before)
             line: dict[str, Any] = {"stage": stage, "update": done, "steps": done * config.ppo.batch, **row}
+            if watch and done in watched:
+                line |= watch(eqx.combine(arrays, rest), state.net)
             run.log(line | {"seconds": round(now - started, 3), "steps_per_second": round(speed)})
             shown = "  (none)" if row["return"] is None else f"{row['return']:6.3f}"
             bar.advance(len(rows) * config.ppo.batch, f"return {shown}  {speed:8,.0f} steps/s")

@@ -1,0 +1,86 @@
+"""`protoalign reproduce`: the paper's tables and figures, beside the paper's own.
+
+Tables are made from data under results/. What is missing there is trained and measured first, run by run; that can be stopped
+and started again at any time. What is there is never trained anew.
+"""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from protoalign import stages
+from protoalign.errors import UserError
+from protoalign.experiments import imagined, looks, tables
+from protoalign.experiments.paper import WORLDS
+from protoalign.files import read_json, write_json
+from protoalign.progress import warn
+from protoalign.runs import Run
+from protoalign.runtime import versions
+
+CURVE = ("steps", "return", "one_episode_correct", "information")
+
+
+class Results:
+    """The data, and how to get what is missing."""
+
+    def __init__(self, results: Path, runs: Path, seeds: int):
+        if seeds < 1:
+            raise UserError(f"--seeds {seeds}: use at least 1")
+        (results / "opa").mkdir(parents=True, exist_ok=True)
+        self.results, self.runs, self.seeds = results, runs, seeds
+
+    def run(self, world: str, seed: int) -> dict[str, Any]:
+        """The whole method in one world from one seed, with all measurements on it."""
+        path = self.results / "opa" / f"{world}-s{seed}.json"
+        if not path.exists():
+            folder = self.folder(world, seed)
+            warn(f"{path} is not there: training {world}, seed {seed}, in {folder}")
+            result = stages.whole(world, folder, seed, stages.FULL_STEPS, None, "target", 4)
+            curves = {
+                stage: [{k: row[k] for k in CURVE if k in row} for row in Run(folder).metrics(stage)]
+                for stage in ("task", "explore")
+            }
+            curves["explore"] = [row for row in curves["explore"] if "information" in row]
+            curves["task"] = curves["task"][:: max(1, len(curves["task"]) // 50)]
+            measured = imagined.measure(folder, seed)
+            write_json(path, {"result": result, "imagined": measured, "curves": curves, "config": Run(folder).config})
+        return read_json(path)
+
+    def all(self, worlds: Iterable[str] = WORLDS) -> dict[str, list[dict[str, Any]]]:
+        return {world: [self.run(world, seed) for seed in range(self.seeds)] for world in worlds}
+
+    def rows(self, name: str, measure: Callable[..., Iterable[dict[str, Any]]], world: str | None = None, *args: Any) -> Any:
+        """Rows of one of the smaller experiments, on the first seed's agent."""
+        path = self.results / f"{name}.json"
+        if not path.exists():
+            where = [self.agent(world)] if world else []
+            warn(f"{path} is not there: measuring")
+            rows = list(measure(*where, *args))
+            write_json(path, {"world": world, "seed": 0 if world else None, "versions": versions(), "rows": rows})
+        return read_json(path)
+
+    def folder(self, world: str, seed: int) -> Path:
+        return self.runs / f"{world}-s{seed}"
+
+    def agent(self, world: str) -> Path:
+        """The folder of a finished run of the first seed."""
+        folder = self.folder(world, 0)
+        stages.whole(world, folder, 0, stages.FULL_STEPS, None, "target", 4)
+        return folder
+
+
+EXPERIMENTS: dict[str, Callable[[Results], str]] = {
+    "table1": lambda r: tables.returns(r.all()),
+    "table2": lambda r: tables.ratios(r.all()),
+    "episodes": lambda r: tables.episodes(r.all()),
+    "necessity": lambda r: tables.policies(r.all()),
+    "alignment": lambda r: tables.curves(r.all()),
+    "reconstruction": lambda r: tables.reconstruction(r.rows("reconstruction", looks.reconstruction)),
+    "calibration": lambda r: tables.calibration(r.all()),
+    "stopping": lambda r: tables.stopping(r.all()),
+    "random-looks": lambda r: tables.random_looks(r.rows("random_looks", looks.random_looks, "hunter-z2c2")),
+    "noise": lambda r: tables.noise(r.rows("noise", looks.noisy_looks, "hunter-z1c1")),
+    "subsets": lambda r: tables.subsets(r.rows("subsets", looks.subsets, "hunter-z1c1")),
+    "mixed": lambda r: tables.mixed(r.rows("mixed", looks.mixed, "hunter-z1c1")),
+    "variants": lambda r: tables.variants(r.rows("variants", looks.other_variants, "hunter-z1c1", WORLDS[1:])),
+}
