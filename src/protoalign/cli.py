@@ -73,7 +73,7 @@ def run(
         env: Where to train and where to move: hunter-z1c1, hunter-z4c4, ...
         seed: Everything random follows from it.
         steps: Environment steps of the task policy; 2 M if not given.
-        explore_steps: Environment steps of the exploration policy; 1 M if not given.
+        explore_steps: Environment steps of the exploration policy; 2 M if not given.
         target: What the target looks like: target, random:<seed>, or a folder of PNG files.
         episodes: Episodes of exploration in the target.
         out: The run folder; runs/WORLD-sSEED if not given.
@@ -112,7 +112,7 @@ def explore(run: Folder, steps: int | None = None, json: bool = False) -> None:
 
     Args:
         run: The run folder, with a task policy and an inference model.
-        steps: Environment steps; 1 M if not given.
+        steps: Environment steps; 2 M if not given.
         json: Print the result as one line of JSON.
     """
     runtime.configure()

@@ -34,7 +34,9 @@ class PPOConfig:
     """How far a probability ratio may move before its gradient is cut."""
     value_coef: float = 0.5
     entropy_coef: float = 0.01
-    """Bonus for undecided policies."""
+    """Bonus for undecided policies at the start."""
+    final_entropy_coef: float = 0.01
+    """... and at the end; it changes linearly."""
     max_grad_norm: float = 0.5
 
     def __post_init__(self) -> None:
@@ -83,8 +85,8 @@ class InferConfig:
     """Training of the inference model q_theta on the history."""
 
     width: int = 32
-    updates: int = 250
-    batch: int = 128
+    updates: int = 200
+    batch: int = 64
     """Episodes per update."""
     learning_rate: float = 4e-3
     final_learning_rate: float = 1e-3
@@ -94,8 +96,8 @@ class InferConfig:
 class ExploreConfig:
     """Training of the exploration policy pi_exp."""
 
-    steps: int = 1_000_000
-    rounds: int = 3
+    steps: int = 2_000_000
+    rounds: int = 4
     """After each of these equal parts, q_theta is refreshed on episodes of pi_exp."""
     refresh: int = 120
     """Updates of q_theta per refreshment, half of each batch from the history; 0 leaves it frozen, as in the paper."""
@@ -106,7 +108,7 @@ class ExploreConfig:
     """How often everything is hidden; else a random subset."""
     from_task: float = 0.5
     """pi_exp starts from pi_task with its logits scaled by this; 0: from scratch."""
-    ppo: PPOConfig = field(default_factory=PPOConfig)
+    ppo: PPOConfig = field(default_factory=lambda: PPOConfig(final_entropy_coef=0.0))
 
     recorded = 0
 

@@ -29,7 +29,6 @@ from protoalign.runtime import versions
 
 EVALUATION_EPISODES = 2048
 METHOD_STEPS = 2_000_000  # of the task policy, when the whole method is to be quick
-FULL_STEPS = 6_000_000  # ... and when it is to be good
 
 
 def task(env: str, out: Path, seed: int, preset: str, steps: int | None = None) -> dict[str, Any]:

@@ -52,11 +52,12 @@ def test_all_types_start_alike_and_known_ones_are_certain():
     assert (np.asarray(hidden) == np.asarray(hidden)[:, :1]).all()
     truth = np.array([[2, 0, 1, 4, 3]] * 3)
     known = Imagined(truth, truth, np.array([[True, False, True, True, False]] * 3))
-    belief = np.exp(np.asarray(log_marginals(model().score(hidden, known))))
+    belief = np.exp(np.asarray(model().score(hidden, known)))
     np.testing.assert_allclose(belief.sum(-1), 1, atol=1e-5)
     np.testing.assert_allclose(belief[:, 1, 0], 1, atol=1e-5)
     np.testing.assert_allclose(belief[:, 4, 3], 1, atol=1e-5)
-    assert (belief[:, [0, 2, 3]][..., [0, 3]] < 1e-5).all(), "what is taken is not free for others"
+    together = np.exp(np.asarray(log_marginals(model().score(hidden, known))))
+    assert (together[:, [0, 2, 3]][..., [0, 3]] < 1e-5).all(), "what is taken is not free for others"
 
 
 def test_the_information_reward_adds_up():
@@ -100,8 +101,8 @@ def test_q_theta_learns_from_games():
     for i in range(80):
         net, state, metrics = fit(net, state, inference.choose(episodes, rng, 64), jax.random.key(i))
         losses.append(float(metrics["final_loss"]))
-    assert np.mean(losses[:3]) > 0.8, "not knowing costs log(120) / 5 = 0.96"
-    assert np.mean(losses[-10:]) < 0.5
+    assert np.mean(losses[:3]) > 1.3, "not knowing costs log 5 = 1.61"
+    assert np.mean(losses[-10:]) < 0.8
 
 
 def test_assignments_by_hand():
@@ -138,9 +139,7 @@ def test_bayes_and_averaging_by_hand():
     p = np.array([[[0.8, 0.2], [0.2, 0.8]], [[0.6, 0.4], [0.4, 0.6]]])  # two episodes, two types
     bayes = np.exp(decoding.combine(np.log(p)))
     np.testing.assert_allclose(bayes[0], [0.48 / 0.56, 0.08 / 0.56])
-    first, second = 0.64 / 0.68, 0.36 / 0.52  # each episode's probability that type 0 is prototype 0
-    averaged = (first + second) / 2
-    np.testing.assert_allclose(np.exp(decoding.combine(np.log(p), "average"))[0], [averaged, 1 - averaged], rtol=1e-5)
+    np.testing.assert_allclose(np.exp(decoding.combine(np.log(p), "average")), [[0.7, 0.3], [0.3, 0.7]], atol=1e-9)
     np.testing.assert_allclose(decoding.sureness(decoding.combine(np.log(p))), (0.48**2) / (0.48**2 + 0.08**2), rtol=1e-5)
 
 

@@ -82,3 +82,33 @@ def test_wrong_looks(look, tmp_path, monkeypatch):
 def test_pictures_that_cannot_be_cut():
     with pytest.raises(UserError, match="cannot be cut"):
         appearance.cut(np.zeros((60, 64, 3), np.uint8))
+
+
+def test_looks_that_change_in_part():
+    source, target = (appearance.load(look, CATEGORY_NAMES) for look in ("source", "target"))
+    only = appearance.load("only:cow,floor:target", CATEGORY_NAMES)
+    for i, name in enumerate(CATEGORY_NAMES):
+        np.testing.assert_array_equal(only[i], (target if name in ("cow", "floor") else source)[i])
+    twins = appearance.load("twins:wall,agent:target", CATEGORY_NAMES)
+    np.testing.assert_array_equal(twins[2], target[4])
+    np.testing.assert_array_equal(twins[[0, 1, 3, 4]], target[[0, 1, 3, 4]])
+
+
+def test_a_kind_with_two_looks():
+    two = appearance.load("two:wall:random:3", CATEGORY_NAMES)
+    plain = appearance.load("random:3", CATEGORY_NAMES)
+    np.testing.assert_array_equal(two[0], plain)
+    np.testing.assert_array_equal(two[1, :4], plain[:4])
+    assert all(abs(two[1, 4].astype(int) - other).mean() >= 40 for other in plain), "the second look is like no other"
+    tiles = appearance.cut(appearance.render(two, np.full((1, 8, 8), 4)))[0]
+    np.testing.assert_array_equal(tiles[2, 4], two[0, 4])
+    np.testing.assert_array_equal(tiles[2, 5], two[1, 4])
+    np.testing.assert_array_equal(tiles[3, 5], two[0, 4])
+
+
+@pytest.mark.parametrize(
+    "look", ["only:sheep:target", "only:cow", "two:cow,wall:target", "twins::target", "only:cow:two:wall:target"]
+)
+def test_changes_that_are_not_understood(look):
+    with pytest.raises(UserError, match="not understood"):
+        appearance.load(look, CATEGORY_NAMES)

@@ -50,6 +50,27 @@ def test_pixels_show_the_categories(look):
     assert (info["categories"] == 1).sum() == 3
 
 
+def test_noise_changes_what_is_seen_and_not_what_happens():
+    plain, noisy = (HunterEnv(appearance="target", noise=level) for level in (0.0, 0.1))
+    jittered = HunterEnv(appearance="target", jitter=0.05)
+    for env in (plain, noisy, jittered):
+        env.reset(seed=3)
+    difference = []
+    for action in np.random.default_rng(0).integers(0, 9, 12):
+        (a, *happened, _), (b, *same, info), (c, *alike, _) = (env.step(action) for env in (plain, noisy, jittered))
+        assert happened == same == alike
+        np.testing.assert_array_equal(info["categories"], plain.grid)
+        inner = (a > 64) & (a < 192)  # where nothing is cut off at black or white
+        difference.append((b.astype(float) - a)[inner])
+        shift = c.astype(int) - a
+        for channel in range(3):
+            free = (c[..., channel] > 0) & (c[..., channel] < 255)
+            assert len(np.unique(shift[..., channel][free])) == 1, "one shift for the whole picture"
+        if happened[1] or happened[2]:
+            break
+    assert np.std(np.concatenate(difference)) == pytest.approx(25.5, rel=0.05)
+
+
 def test_category_observations_and_episode_ends():
     env = HunterEnv("Z1C1", obs="categories")
     observation, info = env.reset(seed=0)

@@ -1,8 +1,8 @@
 """One look, one prototype: beliefs over one-to-one assignments of types to prototypes.
 
-q_theta gives every pair of a type and a prototype a score. The probability of an assignment is proportional to the exponential
-of its total score, summed exactly over all assignments (5 prototypes have 120), so what is learned about one type tells about
-the others: q_theta(I'|tau) of eq. 6 is the joint probability of all of it, not a product. Scores of several episodes add up.
+q_theta judges every type by itself: its scores are log-probabilities. Taken together they must fit one to one. The probability
+of an assignment is proportional to the exponential of its total score, summed exactly over all assignments (5 prototypes have
+120), so what is known of one type tells about the others. Scores of several episodes add up.
 """
 
 from functools import cache

@@ -12,16 +12,16 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 from scipy.special import log_softmax
 
-from protoalign.alignment.assignment import log_joint, log_marginals
+from protoalign.alignment.assignment import log_joint
 
 Combine = Literal["bayes", "average"]
 FLOOR = np.log(1e-4)  # no single episode may rule anything out for good
 
 
 def combine(score: np.ndarray, how: Combine = "bayes") -> np.ndarray:
-    """Scores after K episodes [..., K, P, C] to one [..., P, C]; those of averaging are log-probabilities."""
+    """Scores after K episodes [..., K, P, C] to one [..., P, C], log-probabilities over C all."""
     if how == "average":
-        return np.log(np.exp(np.asarray(log_marginals(score))).mean(-3) + 1e-12)
+        return np.log(np.exp(score).mean(-3) + 1e-12)
     return log_softmax(np.maximum(log_softmax(score, axis=-1), FLOOR).sum(-3), axis=-1)
 
 
@@ -47,7 +47,4 @@ def share_right(score: np.ndarray, episodes: int, how: Combine = "bayes", joint:
     """How often all types are right after so many episodes, from many single ones [E, P, C] in `by_prototype` order."""
     groups = len(score) // episodes
     grouped = score[: groups * episodes].reshape(groups, episodes, *score.shape[1:])
-    combined = combine(grouped, how)
-    if how == "bayes" and not joint:
-        combined = np.asarray(log_marginals(combined))
-    return float((decode(combined, joint) == np.arange(score.shape[1])).all(-1).mean())
+    return float((decode(combine(grouped, how), joint) == np.arange(score.shape[1])).all(-1).mean())

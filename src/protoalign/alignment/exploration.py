@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from protoalign.alignment.assignment import log_joint, log_marginals
 from protoalign.alignment.imagination import Imagined, disguise, imagine
 from protoalign.alignment.inference import InferenceModel
 from protoalign.envs.base import TileWorld, Transition
@@ -72,11 +71,11 @@ class ImaginedWorld(eqx.Module):
         return State(inner, state.imagined, types, hidden), transition
 
     def truth_score(self, hidden: Array, imagined: Imagined) -> Array:
-        """log q(I' | tau): what the whole truth is given, [B]."""
-        return log_joint(self.model.score(hidden, imagined), imagined.truth)
+        """log q(I' | tau), [B]: the sum over types of what the truth is given."""
+        return jnp.take_along_axis(self.model.score(hidden, imagined), imagined.truth[..., None], -1)[..., 0].sum(-1)
 
     def observe(self, state: State) -> View:
-        return View(state.types, jnp.exp(log_marginals(self.model.score(state.hidden, state.imagined))))
+        return View(state.types, jnp.exp(self.model.score(state.hidden, state.imagined)))
 
 
 class ExplorerNet(eqx.Module):

@@ -16,7 +16,6 @@ import numpy as np
 import optax
 from jax import Array
 
-from protoalign.alignment.assignment import log_joint, log_marginals
 from protoalign.alignment.imagination import Imagined, disguise, imagine
 from protoalign.envs.base import TileWorld
 from protoalign.rl.history import Episodes
@@ -28,7 +27,6 @@ AROUND = [
 ]
 CELLS = len(AROUND)
 TILES = 3  # of each type, those with most change around them
-ALONE = 0.1  # weight of the types' own losses beside the joint one
 
 
 class Seen(NamedTuple):
@@ -135,7 +133,7 @@ class InferenceNet(eqx.Module):
     def update(self, hidden: Array, imagined: Imagined, seen: Seen) -> Array:
         batch, types = hidden.shape[:2]
         # No gradient passes through the beliefs that colour the patches.
-        code = jnp.exp(log_marginals(jax.lax.stop_gradient(self.score(hidden, imagined))))
+        code = jnp.exp(jax.lax.stop_gradient(self.score(hidden, imagined)))
         patch = seen.patch.reshape(batch, types, TILES, 2 * CELLS)  # a type's code where it lies, channel by channel: no gather
         colour = [
             sum(jnp.where(patch == q, code[:, q, c, None, None, None], 0.0) for q in range(types))
@@ -191,19 +189,14 @@ def follow(model: InferenceModel, episodes: Episodes, imagined: Imagined) -> Arr
 
 
 def loss(model: InferenceModel, episodes: Episodes, key: Array) -> tuple[Array, dict[str, Array]]:
-    """Eq. 7: minus the log-probability of the truth, per hidden type, at every step of the episode.
-
-    A little of each type's own loss keeps scores meaningful where types and prototypes cannot be matched one to one.
-    """
+    """Eq. 7: minus the log-probability of the truth, per hidden type, at every step of the episode."""
     imagined = imagine(key, len(episodes.length), model.prototypes)
     score = follow(model, episodes, imagined)
-    truth = jnp.broadcast_to(imagined.truth, score.shape[:-1])
-    hidden = jnp.maximum(imagined.hidden.sum(), 1)
-    joint = -log_joint(score, truth).sum(1) / hidden  # [L]
-    alone = -(jnp.take_along_axis(score, truth[..., None], -1)[..., 0] * imagined.hidden).sum((1, 2)) / hidden
-    right = (log_marginals(score[-1]).argmax(-1) == imagined.truth).all(-1)
-    figures = {"loss": joint.mean(), "final_loss": joint[-1], "episodes_right": right.mean()}
-    return joint.mean() + ALONE * alone.mean(), figures
+    truth = jnp.broadcast_to(imagined.truth[..., None], (*score.shape[:-1], 1))
+    given = jnp.take_along_axis(score, truth, -1)[..., 0] * imagined.hidden  # [L, B, P]
+    per_step = -given.sum((1, 2)) / jnp.maximum(imagined.hidden.sum(), 1)
+    right = (score[-1].argmax(-1) == imagined.truth).all(-1)
+    return per_step.mean(), {"loss": per_step.mean(), "final_loss": per_step[-1], "episodes_right": right.mean()}
 
 
 def make_optimiser(updates: int, first_rate: float, last_rate: float) -> optax.GradientTransformation:

@@ -7,7 +7,6 @@ import jax
 import numpy as np
 
 from protoalign.alignment import inference
-from protoalign.alignment.assignment import log_joint
 from protoalign.alignment.decoding import by_prototype, share_right
 from protoalign.alignment.exploration import ExplorerNet, ImaginedWorld, explore, from_task
 from protoalign.alignment.inference import InferenceModel, InferenceNet
@@ -105,15 +104,14 @@ def measure(world: TileWorld, model: InferenceModel, net: Any, seed: int, number
     everything = ImaginedWorld(model, world, 1.0)
     done = jax.device_get(_explore(everything, net, stream(seed, "explore/measure"), number, longest))
     start = everything.model.score(everything.model.begin(number), done.imagined)
+    given = [np.take_along_axis(np.asarray(x), done.imagined.truth[..., None], 2).sum((1, 2)) for x in (start, done.score)]
     scores = by_prototype(done.score, done.imagined.truth)
     return {
         "one_episode_correct": round(share_right(scores, 1), 4),
         "one_episode_correct_type_by_type": round(share_right(scores, 1, joint=False), 4),
         "two_episodes_correct": round(share_right(scores, 2), 4),
         "four_episodes_correct": round(share_right(scores, 4), 4),
-        "information": round(
-            float(np.mean(log_joint(done.score, done.imagined.truth) - log_joint(start, done.imagined.truth))), 4
-        ),
+        "information": round(float(np.mean(given[-1] - given[0])), 4),
         "measured_episodes": number,
         "episode_steps": round(float(done.episodes.length.mean()), 2),
     }

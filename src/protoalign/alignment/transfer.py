@@ -127,7 +127,7 @@ class Mapping:
 @jax.jit
 def _believe(model: InferenceModel, hidden: Array, known: Imagined) -> tuple[Array, Array]:
     score = model.score(hidden, known)
-    return score, jnp.exp(log_marginals(score))
+    return score, jnp.exp(score)
 
 
 @jax.jit

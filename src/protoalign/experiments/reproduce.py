@@ -35,7 +35,7 @@ class Results:
         if not path.exists():
             folder = self.folder(world, seed)
             warn(f"{path} is not there: training {world}, seed {seed}, in {folder}")
-            result = stages.whole(world, folder, seed, stages.FULL_STEPS, None, "target", 4)
+            result = stages.whole(world, folder, seed, None, None, "target", 4)
             curves = {
                 stage: [{k: row[k] for k in CURVE if k in row} for row in Run(folder).metrics(stage)]
                 for stage in ("task", "explore")
@@ -65,7 +65,7 @@ class Results:
     def agent(self, world: str) -> Path:
         """The folder of a finished run of the first seed."""
         folder = self.folder(world, 0)
-        stages.whole(world, folder, 0, stages.FULL_STEPS, None, "target", 4)
+        stages.whole(world, folder, 0, None, None, "target", 4)
         return folder
 
 

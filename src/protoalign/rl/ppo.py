@@ -59,11 +59,13 @@ def make_update(config: PPOConfig, world: World, total_updates: int, recorded: i
         advantage = estimate_advantage(segment, last_value, config.discount, config.gae_lambda)
         batch = Batch(segment.seen, segment.action, segment.log_prob, advantage, advantage + segment.value, ~segment.reset)
         batch = jax.tree.map(lambda x: x.reshape(config.batch, *x.shape[2:]), batch)
+        done = state.updates / total_updates
+        entropy_coef = (1 - done) * config.entropy_coef + done * config.final_entropy_coef
 
         def learn(carry: tuple[Any, Any], chosen: Array) -> tuple[tuple[Any, Any], Any]:
             net, optimiser_state = carry
             minibatch = jax.tree.map(lambda x: x[chosen], batch)
-            grads, losses = jax.grad(loss, has_aux=True)(net, minibatch, config)
+            grads, losses = jax.grad(loss, has_aux=True)(net, minibatch, config, entropy_coef)
             steps, optimiser_state = optimiser.update(grads, optimiser_state)
             return (optax.apply_updates(net, steps), optimiser_state), losses
 
@@ -107,7 +109,7 @@ def estimate_advantage(segment: Segment, last_value: Array, discount: float, gae
     return advantage
 
 
-def loss(net: ActorCritic, batch: Batch, config: PPOConfig) -> tuple[Array, dict[str, Array]]:
+def loss(net: ActorCritic, batch: Batch, config: PPOConfig, entropy_coef: Array | float) -> tuple[Array, dict[str, Array]]:
     """PPO's clipped objective on one minibatch, and its parts."""
     weight = batch.counts / jnp.maximum(batch.counts.sum(), 1)
 
@@ -130,7 +132,7 @@ def loss(net: ActorCritic, batch: Batch, config: PPOConfig) -> tuple[Array, dict
         "kl": mean(ratio - 1 - log_ratio),
         "clipped": mean(abs(ratio - 1) > config.clip),
     }
-    return config.value_coef * value_loss - gain - config.entropy_coef * entropy, parts
+    return config.value_coef * value_loss - gain - entropy_coef * entropy, parts
 
 
 def shuffle(key: Array, n: int, epochs: int, minibatch: int) -> Array:
