@@ -195,9 +195,10 @@ def move(
     for label, values in returns.items():
         figures[label] = round(float(values.mean()), 5)
         figures[f"{label}_se"] = round(float(values.std(ddof=1) / len(values) ** 0.5), 5)
-    ratio = figures["target_return"] / figures["source_return"]
+    home_return = figures["source_return"] or 1e-9  # an untrained policy may score exactly nothing
+    ratio = figures["target_return"] / home_return
     # The spread of a quotient of two independent means, to first order.
-    error = np.hypot(figures["target_return_se"], ratio * figures["source_return_se"]) / abs(figures["source_return"])
+    error = np.hypot(figures["target_return_se"], ratio * figures["source_return_se"]) / abs(home_return)
     truth = true_prototypes(mapping, textures)
     return figures | {
         "ratio": round(ratio, 4),

@@ -73,6 +73,35 @@ def test_other_looks_and_another_variant(finished: Path):
     assert home["mapping_correct"]
 
 
+def test_labels_from_an_oracle_do_as_well(finished: Path):
+    told = transfer(finished, "--target", "random:11", "--seed", 3, "--episodes", 12, "--oracle")
+    assert told["mapping_correct"]
+    assert told["doubts"] == []
+
+
+def test_a_target_that_changed_in_part(finished: Path):
+    moved = transfer(finished, "--target", "only:cow,wall:random:4", "--episodes", 6)
+    assert {row["true"] for row in moved["mapping"] if row["unseen"]} == {"cow", "wall"}
+    assert moved["mapping_correct"]
+    assert moved["ratio"] > 0.9
+
+
+def test_looks_that_do_not_match_kinds_are_said_in_words(finished: Path):
+    shared = transfer(finished, "--target", "twins:zombie,cow:random:4")
+    assert len(shared["mapping"]) == 4
+    assert any("no look was left for" in doubt for doubt in shared["doubts"])
+    split = transfer(finished, "--target", "two:wall:random:4", "--episodes", 8)
+    assert len(split["mapping"]) == 6
+    assert any("6 looks for 5 kinds" in doubt for doubt in split["doubts"])
+    assert any("looks were taken for" in doubt for doubt in split["doubts"])
+
+
+def test_the_report_shows_this_run(finished: Path):
+    page, result = (finished / "report.html").read_text(), json.loads((finished / "result.json").read_text())
+    assert f"{result['target_return']:.3f}" in page
+    assert page.count("data:image/gif") >= 3
+
+
 def test_stopping_when_sure(finished: Path):
     moved = transfer(finished, "--episodes", 16, "--sure", 0.99)
     assert moved["explore_episodes"] < 16
@@ -102,6 +131,10 @@ def test_killed_in_every_stage_it_ends_with_the_same_numbers(tmp_path: Path):
     [
         (["transfer", "{run}", "--target", "nowhere"], "no look is called"),
         (["transfer", "{run}", "--episodes", "0"], "at least 1"),
+        (["transfer", "{run}", "--sure", "1.5"], "between 0 and 1"),
+        (["transfer", "{run}", "--noise", "-1"], "cannot be negative"),
+        (["transfer", "{run}", "--target", "only:sheep:target"], "not understood"),
+        (["report", "/nowhere"], "not a run folder"),
         (["transfer", "{run}", "--env", "hunter-z4c4-16x16"], "cannot see the grid"),
         (["infer", "/nowhere"], "not a run folder"),
         (["run", "hunter-z1c1", "--target", "random:x", "--out", "{new}"], "whole number"),

@@ -66,7 +66,7 @@ def test_soft_codes_that_are_sure_equal_hard_ones():
 
 
 def test_soft_codes_mix_linearly_before_the_first_layer():
-    """Half zombie, half cow: the embedding is the mean of both. Seen through a network whose layers are switched off."""
+    """Half zombie, half cow: the embedding is the mean of both."""
     net = noisy(RelativeNet(np.random.default_rng(0), WORLD, 16))
     grid = grids(WORLD, 6)
     half = np.tile(np.eye(5, dtype=np.float32), (6, 1, 1))
@@ -74,6 +74,10 @@ def test_soft_codes_mix_linearly_before_the_first_layer():
     first = [
         np.asarray(features(net, net.encode(g, c))) for g, c in ((grid, half), *((other, eye(6)) for other in swaps(grid)))
     ]
+    seen = net.encode(grid, half)
+    x = jax.nn.relu(features(net, seen) + net.place[seen.place.astype(np.int32)] + net.bias)
+    for got, expected in zip(net(seen), net.heads(jax.nn.relu(net.hidden(x))), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-3, atol=1e-4)
     mixed, (straight, as_zombies, as_cows) = first[0], first[1:]
     np.testing.assert_allclose(mixed, (as_zombies + as_cows) / 2, rtol=1e-4, atol=1e-5)
     assert not np.allclose(mixed, straight)

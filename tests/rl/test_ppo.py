@@ -11,7 +11,9 @@ from protoalign.rl.networks import RelativeNet
 from protoalign.rl.rollout import Segment, begin, collect, play_out
 from tests.rl.probes import Probe, TinyNet
 
-CONFIG = PPOConfig(envs=16, segment=16, minibatch=64, epochs=4, learning_rate=5e-3, discount=0.8, entropy_coef=0.0)
+CONFIG = PPOConfig(
+    envs=16, segment=16, minibatch=64, epochs=4, learning_rate=5e-3, discount=0.8, entropy_coef=0.0, final_entropy_coef=0.0
+)
 
 
 def learn(world, updates=150, config=CONFIG, net=None, seed=0):

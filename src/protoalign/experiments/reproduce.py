@@ -10,7 +10,7 @@ from typing import Any
 
 from protoalign import stages
 from protoalign.errors import UserError
-from protoalign.experiments import imagined, looks, tables
+from protoalign.experiments import figures, imagined, looks, tables
 from protoalign.experiments.paper import WORLDS
 from protoalign.files import read_json, write_json
 from protoalign.progress import warn
@@ -59,6 +59,12 @@ class Results:
             write_json(path, {"world": world, "seed": 0 if world else None, "versions": versions(), "rows": rows})
         return read_json(path)
 
+    def draw(self, name: str, figure: Callable[[tables.Runs, Path], None]) -> str:
+        """A figure of all runs, as a file; says where."""
+        path = self.results / "figures" / f"{name}.png"
+        figure(self.all(), path)
+        return f"\nDrawn: {path}\n"
+
     def folder(self, world: str, seed: int) -> Path:
         return self.runs / f"{world}-s{seed}"
 
@@ -74,9 +80,9 @@ EXPERIMENTS: dict[str, Callable[[Results], str]] = {
     "table2": lambda r: tables.ratios(r.all()),
     "episodes": lambda r: tables.episodes(r.all()),
     "necessity": lambda r: tables.policies(r.all()),
-    "alignment": lambda r: tables.curves(r.all()),
+    "alignment": lambda r: tables.curves(r.all()) + r.draw("alignment", figures.learning),
     "reconstruction": lambda r: tables.reconstruction(r.rows("reconstruction", looks.reconstruction)),
-    "calibration": lambda r: tables.calibration(r.all()),
+    "calibration": lambda r: tables.calibration(r.all()) + r.draw("calibration", figures.reliability),
     "stopping": lambda r: tables.stopping(r.all()),
     "random-looks": lambda r: tables.random_looks(r.rows("random_looks", looks.random_looks, "hunter-z2c2")),
     "noise": lambda r: tables.noise(r.rows("noise", looks.noisy_looks, "hunter-z1c1")),

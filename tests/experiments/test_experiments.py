@@ -1,0 +1,127 @@
+"""The measurements behind the tables: right on cases whose answer is known."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from protoalign import UserError, stages
+from protoalign.alignment.imagination import Imagined
+from protoalign.envs import hunter
+from protoalign.experiments import figures, imagined, paper, reproduce, tables
+from protoalign.rl.networks import RelativeNet
+from protoalign.rl.rollout import play_out
+
+WORLD = hunter.parse("z1c1")
+RESULTS = Path(__file__).parents[2] / "results"
+
+
+def test_a_right_mapping_plays_as_at_home_and_a_wrong_one_does_not(monkeypatch):
+    """Zombies taken for cows: a policy that would shoot them walks into them."""
+    net = RelativeNet(np.random.default_rng(0), WORLD, 16)
+    net = jax.tree.map(lambda x: x + jnp.asarray(np.random.default_rng(1).normal(size=x.shape), jnp.float32), net)
+    subject = SimpleNamespace(world=WORLD, task=net)
+    right = np.tile(np.arange(5), (512, 1))
+    key = imagined.stream(3, "play/here")
+    at_home, _ = play_out(WORLD, net, key, 512)
+    np.testing.assert_array_equal(imagined.returns(subject, right, 3, "here"), at_home)
+    swapped = imagined.returns(subject, right[:, [0, 3, 2, 1, 4]], 3, "here")
+    assert (swapped != at_home).any()
+
+
+def test_reliability_by_hand():
+    said = np.array([0.9, 0.91, 0.92, 0.93, 0.3, 0.3])
+    right = np.array([1, 1, 1, 0, 0, 1], bool)
+    found = imagined.reliability(said, right)
+    assert found["bins"] == [[0.3, 0.5, 2], [0.915, 0.75, 4]]
+    assert found["expected_calibration_error"] == pytest.approx((2 * 0.2 + 4 * 0.165) / 6, abs=1e-4)
+
+
+def test_stopping_counts_steps_and_goes_on_in_the_next_episode(monkeypatch):
+    """Four groups of four episodes: sure and right at step 3; sure and wrong at step 1; sure in episode 2, step 2; never."""
+    monkeypatch.setattr(imagined, "EPISODES", 16)
+    longest, truth = imagined.LONGEST, np.stack([np.random.default_rng(i).permutation(3) for i in range(16)])
+    unsure, sure = np.zeros((3, 3)), np.where(np.eye(3) > 0, 0.0, -9.0)
+    scores = np.tile(unsure, (longest, 16, 1, 1))
+    scores[2:, 0] = sure
+    scores[0:, 4] = sure[[1, 0, 2]]
+    scores[1:, 9] = sure
+    scores = np.take_along_axis(scores, truth[None, ..., None], 2)  # types are numbered by chance
+    lengths = np.full(16, 5)
+    names = np.argsort(truth, 1)
+    done = SimpleNamespace(episodes=SimpleNamespace(length=lengths), imagined=Imagined(names, truth, np.ones((16, 3), bool)))
+    found = imagined.stop_early(scores, done, 0.99)
+    assert found["steps"][0] == (3 + 1 + (5 + 2) + 20) / 4
+    assert found["most_steps"] == 20
+    assert found["stopped"] == 0.75
+    assert found["correct"] in (0.5, 0.75), "right, wrong, right, and a guess"
+
+
+def test_means_and_intervals():
+    assert imagined.mean_and_error(np.array([1.0, 3.0])) == [2.0, 1.0]
+    assert tables.interquartile_mean(np.array([-100, 1, 2, 3, 3, 2, 1, 500.0])) == 2
+    low, high = tables.bootstrap([np.array([1.0, 1.1, 0.9, 1.0])] * 4)
+    assert 0.9 <= low < 1 < high <= 1.1
+
+
+@pytest.fixture(scope="module")
+def committed() -> reproduce.Results:
+    return reproduce.Results(RESULTS, Path("nowhere"), 4)
+
+
+@pytest.mark.parametrize("name", reproduce.EXPERIMENTS)
+def test_every_table_is_made_from_committed_data_without_training(name, committed, monkeypatch, tmp_path):
+    def train(*args, **kwargs):
+        raise AssertionError("it trains although the data are there")
+
+    monkeypatch.setattr(stages, "whole", train)
+    monkeypatch.setattr(committed, "draw", lambda name, figure: figure(committed.all(), tmp_path / f"{name}.png") or "")
+    text = reproduce.EXPERIMENTS[name](committed)
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert len(rows) >= 3
+    for block in text.split("###")[1:]:
+        widths = {line.count("|") for line in block.splitlines() if line.startswith("|")}
+        assert len(widths) == 1, "every row has all columns"
+    if name in ("alignment", "calibration"):
+        assert (tmp_path / f"{name}.png").stat().st_size > 10_000
+
+
+def test_the_tables_say_what_the_data_say(committed):
+    runs = committed.all()
+    assert list(runs) == list(paper.WORLDS)
+    for world, group in runs.items():
+        assert [run["result"]["seed"] for run in group] == [0, 1, 2, 3]
+        assert {run["result"]["env"] for run in group} == {world}
+        mean = np.mean([run["result"]["target_return"] for run in group])
+        line = next(line for line in tables.returns(runs).splitlines() if line.startswith(f"| {world}"))
+        assert f"{mean:.3f}" in line
+        assert f"{paper.TARGET[world][0]:.2f}" in line
+
+
+def test_missing_and_damaged_data(tmp_path, monkeypatch):
+    asked = []
+
+    def whole(world, folder, seed, *rest):
+        asked.append((world, seed))
+        raise UserError("stop here")
+
+    monkeypatch.setattr(stages, "whole", whole)
+    results = reproduce.Results(tmp_path / "results", tmp_path / "runs", 2)
+    with pytest.raises(UserError, match="stop here"):
+        results.all()
+    assert asked == [("hunter-z1c1", 0)]
+    (tmp_path / "results" / "opa" / "hunter-z1c1-s0.json").write_text(json.dumps({"result": {}})[:-3])
+    with pytest.raises(UserError, match="not valid JSON"):
+        results.all()
+    with pytest.raises(UserError, match="at least 1"):
+        reproduce.Results(tmp_path, tmp_path, 0)
+
+
+def test_figures_of_one_seed(tmp_path):
+    curve = [{"steps": 1e6 * i, "one_episode_correct": 0.1 * i, "information": i} for i in range(5)]
+    figures.learning({"hunter-z1c1": [{"curves": {"explore": curve}}]}, tmp_path / "new" / "one.png")
+    assert (tmp_path / "new" / "one.png").stat().st_size > 10_000
