@@ -98,7 +98,7 @@ def test_looks_that_do_not_match_kinds_are_said_in_words(finished: Path):
 
 def test_the_report_shows_this_run(finished: Path):
     page, result = (finished / "report.html").read_text(), json.loads((finished / "result.json").read_text())
-    assert f"{result['target_return']:.3f}" in page
+    assert f"{result['target_return']:.2f}" in page
     assert page.count("data:image/gif") >= 3
 
 
