@@ -1,8 +1,8 @@
 """pi_exp (eqs. 6 to 8): a policy that acts so that q_theta can tell what is what.
 
 `ImaginedWorld` is a source world behind f_{I,psi}: types instead of categories, beliefs of a frozen q_theta beside them, and
-as reward the log-ratio of what q_theta gives the truth after and before a step. PPO trains `ExplorerNet` in it like any
-other policy in any other world.
+as reward the log-ratio of what q_theta gives the truth after and before a step. PPO trains `ExplorerNet`, or the paper's
+`RelationExplorer`, in it like any other policy in any other world.
 """
 
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from protoalign.alignment.imagination import Imagined, disguise, imagine
 from protoalign.alignment.inference import InferenceModel
 from protoalign.envs.base import TileWorld, Transition
 from protoalign.rl.history import Episodes
-from protoalign.rl.networks import ActorCritic, Dense, Objects, RelativeNet
+from protoalign.rl.networks import ActorCritic, Dense, Objects, RelationNet, RelativeNet
 from protoalign.rl.rollout import act, choose
 from protoalign.rng import gumbel
 
@@ -95,6 +95,23 @@ class ExplorerNet(eqx.Module):
         assert seen.codes is not None
         doubt = jnp.concatenate([seen.codes.sum(1), (seen.codes**2).sum(1)], -1)  # the same however types are numbered
         return self.net(seen, self.doubt(doubt))
+
+
+class RelationExplorer(eqx.Module):
+    """The paper's: the relation network, a tile's embedding the mean over what its type may be."""
+
+    net: RelationNet
+
+    @classmethod
+    def fresh(cls, rng: np.random.Generator, world: TileWorld, width: int = 32) -> "RelationExplorer":
+        return cls(RelationNet(rng, world, width))
+
+    def encode(self, view: View) -> View:
+        return View(self.net.encode(view.types), view.belief)
+
+    def __call__(self, seen: View) -> tuple[Array, Array]:
+        tile = seen.types[..., None] == np.arange(seen.belief.shape[1], dtype=np.uint8)  # [B, N, P]
+        return self.net.relate(tile.astype(jnp.float32) @ (seen.belief @ self.net.category))
 
 
 def from_task(rng: np.random.Generator, task: RelativeNet, scale: float) -> ExplorerNet:

@@ -97,6 +97,21 @@ def fix_known(score: Array, imagined: Imagined) -> Array:
     return jnp.where(imagined.hidden[..., None], score, known)
 
 
+def signs(reward: Array) -> Array:
+    """Rewards [B] as numbers, and whether they are gains or losses, [B, 3]."""
+    reward = reward[:, None]
+    return jnp.concatenate([reward, reward > 0, reward < 0], 1)
+
+
+def gru(x: Array, h: Array, hidden: Array) -> Array:
+    """A gated step of hidden states [..., F]; `x` and `h` [..., 3F] are what input and state say of the gates."""
+    reset_x, keep_x, new_x = jnp.split(x, 3, -1)
+    reset_h, keep_h, new_h = jnp.split(h, 3, -1)
+    keep = jax.nn.sigmoid(keep_x + keep_h + 1)  # at the start, remember
+    new = jnp.tanh(new_x + jax.nn.sigmoid(reset_x + reset_h) * new_h)
+    return keep * hidden + (1 - keep) * new
+
+
 class InferenceNet(eqx.Module):
     """The default: looks at small patches."""
 
@@ -141,21 +156,16 @@ class InferenceNet(eqx.Module):
         ]
         same = (patch == np.arange(types, dtype=np.int8)[:, None, None]).astype(jnp.float32)
         x = jnp.stack([*colour, same], -2).reshape(batch, types, TILES, -1)
-        reward = seen.reward[:, None]
-        reward = jnp.concatenate([reward, reward > 0, reward < 0], 1)
-        context = self.action[seen.action] + self.happened(reward)
+        context = self.action[seen.action] + self.happened(signs(seen.reward))
         x = jax.nn.relu(self.around(x) + context[:, None, None])  # [B, P, TILES, F]
         valid = seen.valid[..., None].astype(jnp.float32)
         x = (x * valid).sum(2) / jnp.maximum(valid.sum(2), 1)
         count = seen.number.astype(jnp.float32)
         told = jnp.stack([jnp.log1p(count[..., 0]), count[..., 0] == 1, count[..., 1] - count[..., 0], count[..., 1] == 0], -1)
         x = jax.nn.relu(self.summary(jnp.concatenate([x, told], -1)))
-        reset_x, keep_x, new_x = jnp.split(self.gru_in(x), 3, -1)
-        reset_h, keep_h, new_h = jnp.split(self.gru_hidden(hidden), 3, -1)
-        keep = jax.nn.sigmoid(keep_x + keep_h + 1)
-        new = jnp.tanh(new_x + jax.nn.sigmoid(reset_x + reset_h) * new_h)
+        updated = gru(self.gru_in(x), self.gru_hidden(hidden), hidden)
         present = seen.number[..., :1] > 0
-        return jnp.where(present, keep * hidden + (1 - keep) * new, hidden)
+        return jnp.where(present, updated, hidden)
 
 
 # -- training ------------------------------------------------------------------------------------------------------------

@@ -205,8 +205,12 @@ class RelationNet(eqx.Module):
         return grid.reshape(grid.shape[0], -1)
 
     def __call__(self, seen: Array) -> tuple[Array, Array]:
+        return self.relate(self.category[seen.astype(jnp.int32)])
+
+    def relate(self, x: Array) -> tuple[Array, Array]:
+        """Logits and values from what stands on every tile, [B, N, F]."""
         places = np.stack(np.meshgrid(*(np.linspace(-1, 1, n) for n in self.shape), indexing="ij"), -1).reshape(-1, 2)
-        x = self.category[seen.astype(jnp.int32)] + places.astype(np.float32) @ self.position  # [B, N, F]
+        x = x + places.astype(np.float32) @ self.position
         for _ in range(self.passes):
             x = layer_norm(x + self.attend(x))
             x = layer_norm(x + self.shrink(jax.nn.relu(self.expand(x))))
