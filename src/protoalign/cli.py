@@ -63,6 +63,7 @@ def run(
     target: str = "target",
     episodes: int = 4,
     out: Path | None = None,
+    preset: Preset = "fast",
     json: bool = False,
 ) -> None:
     """The whole method in one world: train everything at home, then move into a world that looks different.
@@ -72,18 +73,19 @@ def run(
     Args:
         env: Where to train and where to move: hunter-z1c1, hunter-z4c4, ...
         seed: Everything random follows from it.
-        steps: Environment steps of the task policy; 2 M if not given.
-        explore_steps: Environment steps of the exploration policy; 2 M if not given.
+        steps: Environment steps of the task policy; 2 M if not given, 25 M with the preset paper.
+        explore_steps: Environment steps of the exploration policy; the preset's number if not given.
         target: What the target looks like: target, random:<seed>, or a folder of PNG files.
         episodes: Episodes of exploration in the target.
         out: The run folder; runs/WORLD-sSEED if not given.
+        preset: fast (two CPU cores, minutes) or paper (the paper's networks and settings, many hours).
         json: Print the result as one line of JSON.
     """
     runtime.configure()
     from protoalign import stages
 
     out = out or default_folder(env, seed)
-    result = stages.whole(env, out, seed, steps, explore_steps, target, episodes)
+    result = stages.whole(env, out, seed, steps, explore_steps, target, episodes, preset)
     if not (out / "report.html").exists():
         from protoalign.report import page
 
@@ -93,26 +95,29 @@ def run(
         say(f"See {out / 'report.html'} in a browser.")
 
 
-def infer(run: Folder, json: bool = False) -> None:
-    """Train the inference model q_theta on a run folder's history.
+def infer(run: Folder, updates: int | None = None, json: bool = False) -> None:
+    """Train the inference model q_theta on a run folder's history, with the preset of its task policy.
 
     Args:
         run: The run folder, with a task policy.
+        updates: Gradient steps; the preset's number if not given.
         json: Print the result as one line of JSON.
     """
     runtime.configure()
     from protoalign import stages
 
-    result = stages.infer(run)
+    result = stages.infer(run, updates)
     print_json(result) if json else say(f"q_theta is trained. Next: protoalign explore {run}")
 
 
 def explore(run: Folder, steps: int | None = None, json: bool = False) -> None:
     """Train the exploration policy pi_exp, and measure how often one episode tells everything.
 
+    The preset is that of the task policy.
+
     Args:
         run: The run folder, with a task policy and an inference model.
-        steps: Environment steps; 2 M if not given.
+        steps: Environment steps; the preset's number if not given.
         json: Print the result as one line of JSON.
     """
     runtime.configure()

@@ -1,15 +1,16 @@
 """Settings of every stage, and the two presets.
 
-`fast` is sized for two CPU cores. `paper` is the paper's network, step count and table of PPO settings; what the table leaves
-open (entropy bonus, 16 environments, width 32) is as in the published code.
+`fast` is sized for two CPU cores. `paper` is the paper's networks, step counts and table of PPO settings; what the table leaves
+open (entropy bonus, 16 environments, width 32) is as in the published code. How long q_theta trains is open too: chosen here.
 """
 
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from protoalign.errors import UserError
 
 Preset = Literal["fast", "paper"]
+C = TypeVar("C")
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,7 @@ class TaskConfig:
 class InferConfig:
     """Training of the inference model q_theta on the history."""
 
+    network: Literal["patches", "broadcast"] = "patches"
     width: int = 32
     updates: int = 200
     batch: int = 64
@@ -96,6 +98,8 @@ class InferConfig:
 class ExploreConfig:
     """Training of the exploration policy pi_exp."""
 
+    network: Literal["relative", "relation"] = "relative"
+    """As pi_task's, which gives the width too."""
     steps: int = 2_000_000
     rounds: int = 4
     """After each of these equal parts, q_theta is refreshed on episodes of pi_exp."""
@@ -136,14 +140,49 @@ TASK: dict[str, TaskConfig] = {
 }
 
 
+INFER: dict[str, InferConfig] = {
+    "fast": InferConfig(),
+    "paper": InferConfig(network="broadcast", updates=2000, batch=32, learning_rate=2e-3, final_learning_rate=2e-4),
+}
+
+EXPLORE: dict[str, ExploreConfig] = {
+    "fast": ExploreConfig(),
+    "paper": ExploreConfig(
+        network="relation", steps=10_000_000, rounds=1, refresh=0, hide_all=1.0, from_task=0.0, ppo=TASK["paper"].ppo
+    ),
+}
+
+
+def _of(presets: dict[str, C], preset: str) -> C:
+    if preset not in presets:
+        raise UserError(f"no preset is called '{preset}': use {' or '.join(presets)}")
+    return presets[preset]
+
+
 def task_config(preset: str, steps: int | None) -> TaskConfig:
-    if preset not in TASK:
-        raise UserError(f"no preset is called '{preset}': use {' or '.join(TASK)}")
-    config = TASK[preset]
+    config = _of(TASK, preset)
     if steps is None:
         return config
     if steps < config.ppo.batch:
         raise UserError(f"--steps {steps} is less than one update; use at least {config.ppo.batch}")
+    return replace(config, steps=steps)
+
+
+def infer_config(preset: str, updates: int | None) -> InferConfig:
+    config = _of(INFER, preset)
+    if updates is None:
+        return config
+    if updates < 1:
+        raise UserError(f"--updates {updates} is too few: use at least 1")
+    return replace(config, updates=updates)
+
+
+def explore_config(preset: str, steps: int | None) -> ExploreConfig:
+    config = _of(EXPLORE, preset)
+    if steps is None:
+        return config
+    if steps < config.rounds * config.ppo.batch:
+        raise UserError(f"--steps {steps} is too few: use at least {config.rounds * config.ppo.batch}")
     return replace(config, steps=steps)
 
 

@@ -10,9 +10,9 @@ from jax import Array
 
 from protoalign import envs
 from protoalign.alignment import training, transfer
-from protoalign.alignment.exploration import ExplorerNet, ImaginedWorld
-from protoalign.alignment.inference import InferenceNet
-from protoalign.config import ExploreConfig, InferConfig, TaskConfig, plain, task_config
+from protoalign.alignment.exploration import ImaginedWorld
+from protoalign.alignment.inference import InferenceModel
+from protoalign.config import EXPLORE, INFER, TaskConfig, explore_config, infer_config, plain, task_config
 from protoalign.envs import appearance
 from protoalign.envs.base import TileWorld
 from protoalign.envs.gym import HunterEnv, HunterVectorEnv
@@ -20,7 +20,7 @@ from protoalign.envs.hunter import Hunter
 from protoalign.errors import UserError
 from protoalign.perception import novelty
 from protoalign.rl import history
-from protoalign.rl.networks import NETWORKS, ActorCritic, RelativeNet
+from protoalign.rl.networks import NETWORKS, ActorCritic
 from protoalign.rl.rollout import play_out
 from protoalign.rl.train import train
 from protoalign.rng import check_seed, generator, stream
@@ -97,12 +97,12 @@ def load_task(path: Path, world: TileWorld | None = None) -> tuple[TileWorld, Ac
     return world, saved.tree["ppo"]["net"], {"trained_in": trained_in.name, "task_steps": saved.step * batch}
 
 
-def infer(path: Path) -> dict[str, Any]:
+def infer(path: Path, updates: int | None = None) -> dict[str, Any]:
     """Train the inference model q_theta on the history of the task policy."""
     world, _, _ = load_task(path)
     run = Run(path, create=False)
     with run.lock():
-        config = InferConfig()
+        config = infer_config(run.config["preset"], updates)
         if "source_return" not in run.result():
             raise UserError(f"the task policy in {path} is not finished: run its 'protoalign task' command again")
         run.configure("infer", plain(config))
@@ -115,12 +115,8 @@ def explore(path: Path, steps: int | None = None) -> dict[str, Any]:
     """Train the exploration policy pi_exp, and measure how often one, two and four episodes tell everything."""
     world, task, _ = load_task(path)
     run = Run(path, create=False)
-    if not isinstance(task, RelativeNet):
-        raise UserError("pi_exp is made from the relative network: train the task with --preset fast")
     with run.lock():
-        config = ExploreConfig() if steps is None else ExploreConfig(steps=steps)
-        if config.updates < config.rounds:
-            raise UserError(f"--steps {steps} is too few: use at least {config.rounds * config.ppo.batch}")
+        config = explore_config(run.config["preset"], steps)
         run.configure("explore", plain(config))
         if "one_episode_correct" in run.result():
             return run.result()
@@ -130,11 +126,12 @@ def explore(path: Path, steps: int | None = None) -> dict[str, Any]:
         return add_figures(run, "explore", figures["seconds"], {**found, "explore_steps": figures["steps"]})
 
 
-def load_model(run: Run, world: TileWorld) -> InferenceNet:
+def load_model(run: Run, world: TileWorld) -> InferenceModel:
     """q_theta as the infer stage left it."""
     if "infer" not in run.config:
         raise UserError(f"{run.path} has no inference model: train one with 'protoalign infer {run.path}'")
-    like = InferenceNet(generator(0, "shape"), world, run.config["infer"]["width"])
+    build = training.MODELS[INFER[run.config["preset"]].network]
+    like = build(generator(0, "shape"), world, run.config["infer"]["width"])
     saved = run.restore("infer", {"model": like}, part=True)
     if saved is None or saved.step < run.config["infer"]["updates"]:
         raise UserError(f"the inference model is not finished: run 'protoalign infer {run.path}' again")
@@ -146,12 +143,11 @@ def load_agent(path: Path, world: TileWorld | None = None) -> transfer.Agent:
     world, task, _ = load_task(path, world)
     run = Run(path, create=False)
     model = load_model(run, world)
-    if "explore" not in run.config or not isinstance(task, RelativeNet):
+    if "explore" not in run.config:
         raise UserError(f"{path} has no exploration policy: train one with 'protoalign explore {path}'")
-    like = {
-        "ppo": {"net": ExplorerNet.fresh(generator(0, "shape"), world, len(task.bias))},
-        "world": ImaginedWorld(model, world),
-    }
+    build = training.EXPLORERS[EXPLORE[run.config["preset"]].network]
+    net = build(generator(0, "shape"), world, run.config["task"]["width"])
+    like = {"ppo": {"net": net}, "world": ImaginedWorld(model, world)}
     saved = run.restore("explore", like, part=True)
     if saved is None:
         raise UserError(f"{path} has no exploration policy yet: run 'protoalign explore {path}' first")
@@ -234,11 +230,18 @@ def add_figures(run: Run, stage: str, seconds: float, figures: dict[str, Any] | 
 
 
 def whole(
-    env: str, out: Path, seed: int, steps: int | None, explore_steps: int | None, target: str, episodes: int
+    env: str,
+    out: Path,
+    seed: int,
+    steps: int | None,
+    explore_steps: int | None,
+    target: str,
+    episodes: int,
+    preset: str = "fast",
 ) -> dict[str, Any]:
     """The whole method in one world: task, infer, explore, transfer."""
     appearance.load(target, envs.make(env).category_names)  # complain before the training, not after it
-    task(env, out, seed, "fast", steps or METHOD_STEPS)
+    task(env, out, seed, preset, METHOD_STEPS if steps is None and preset == "fast" else steps)
     infer(out)
     explore(out, explore_steps)
     run = Run(out)

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 START = """
-import protoalign.stages as s, protoalign.rl.train as t, protoalign.alignment.training as a
-from protoalign.config import ExploreConfig, InferConfig
-s.InferConfig = lambda: InferConfig(updates={infer})
-s.ExploreConfig = lambda steps=0: ExploreConfig(steps={explore}, rounds=2, refresh={refresh}, episodes=1024)
+import protoalign.config as c, protoalign.rl.train as t, protoalign.alignment.training as a
+c.INFER["fast"] = c.InferConfig(updates={infer})
+c.EXPLORE["fast"] = c.ExploreConfig(steps={explore}, rounds=2, refresh={refresh}, episodes=1024)
 t.SAVE_SECONDS = a.SAVE_SECONDS = 0.5
 from protoalign.cli import main
 main()

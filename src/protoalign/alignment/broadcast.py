@@ -48,11 +48,7 @@ class Conv(eqx.Module):
 
 
 class BroadcastNet(eqx.Module):
-    """An `InferenceModel`. Gradients flow through the states on the grid, so a type learns to be told apart by others.
-
-    The paper trains each type's own probability and multiplies them. Here `inference.loss` serves both designs: the same
-    scores, trained for the probability of the whole assignment and a little for each type's own.
-    """
+    """An `InferenceModel`. Gradients flow through the states on the grid, so a type learns to be told apart by others."""
 
     start: Array  # [F]
     known: Array  # [C, F]

@@ -1,20 +1,22 @@
 """The two training stages of the method after the task policy: `infer` (q_theta) and `explore` (pi_exp)."""
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
 
 from protoalign.alignment import inference
+from protoalign.alignment.broadcast import BroadcastNet
 from protoalign.alignment.decoding import by_prototype, share_right
-from protoalign.alignment.exploration import ExplorerNet, ImaginedWorld, explore, from_task
+from protoalign.alignment.exploration import ExplorerNet, ImaginedWorld, RelationExplorer, explore, from_task
 from protoalign.alignment.inference import InferenceModel, InferenceNet
 from protoalign.config import ExploreConfig, InferConfig
 from protoalign.envs.base import TileWorld, World
 from protoalign.progress import Bar
 from protoalign.rl.history import Episodes
-from protoalign.rl.networks import RelativeNet
+from protoalign.rl.networks import ActorCritic, RelativeNet
 from protoalign.rl.train import SAVE_SECONDS, train
 from protoalign.rng import generator, stream
 from protoalign.runs import Run
@@ -23,12 +25,15 @@ LOG_EVERY = 10  # updates of q_theta
 WATCHED_EPISODES = 1024
 _explore = jax.jit(explore, static_argnums=(3, 4))
 
+MODELS: dict[str, Callable[..., InferenceModel]] = {"patches": InferenceNet, "broadcast": BroadcastNet}
+EXPLORERS: dict[str, Callable[..., ActorCritic]] = {"relative": ExplorerNet.fresh, "relation": RelationExplorer.fresh}
+
 
 def train_inference(
     run: Run, config: InferConfig, world: TileWorld, history: Episodes, seed: int
-) -> tuple[InferenceNet, dict[str, Any]]:
+) -> tuple[InferenceModel, dict[str, Any]]:
     """Train q_theta on the history (algorithm 1, pre-training)."""
-    model = InferenceNet(generator(seed, "infer/network"), world, config.width)
+    model = MODELS[config.network](generator(seed, "infer/network"), world, config.width)
     optimiser = inference.make_optimiser(config.updates, config.learning_rate, config.final_learning_rate)
     state = optimiser.init(model)
     saved = run.restore("infer", {"model": model, "optimiser": state})
@@ -61,7 +66,7 @@ def train_exploration(
     config: ExploreConfig,
     world: TileWorld,
     model: InferenceModel,
-    task: RelativeNet,
+    task: ActorCritic,
     history: Episodes,
     seed: int,
 ) -> tuple[Any, InferenceModel, dict[str, Any]]:
@@ -70,7 +75,11 @@ def train_exploration(
     optimiser = inference.make_optimiser(config.refresh, config.refresh_rate, 0.1 * config.refresh_rate)
     fit = inference.make_fit(optimiser)
     rng = generator(seed, "explore/network")
-    net = from_task(rng, task, config.from_task) if config.from_task else ExplorerNet.fresh(rng, world, len(task.bias))
+    if config.from_task:
+        assert isinstance(task, RelativeNet)
+        net: ActorCritic = from_task(rng, task, config.from_task)
+    else:
+        net = EXPLORERS[config.network](rng, world, run.config["task"]["width"])
 
     def refresh(imagined_world: World, net: Any, update: int) -> World:
         assert isinstance(imagined_world, ImaginedWorld)
