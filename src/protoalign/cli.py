@@ -20,7 +20,7 @@ Folder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
 
 What = Literal[
     "all", "table1", "table2", "episodes", "necessity", "alignment", "reconstruction", "calibration", "stopping",
-    "random-looks", "noise", "subsets", "mixed", "variants",
+    "random-looks", "frozen", "noise", "subsets", "mixed", "variants",
 ]  # fmt: skip
 
 # The best mean return of a task policy in the source domain in the paper's table of all results, after 25 M steps.

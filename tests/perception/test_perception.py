@@ -73,3 +73,24 @@ def test_source_looks_are_the_categories_and_an_oracle_says_the_same():
         for i in range(len(by_label)):
             np.testing.assert_allclose(by_label.centres[i], pictures[told == i][0].ravel() / 255)
             assert (by_label.examples[i] == pictures[told == i][0]).all()
+
+
+@pytest.mark.parametrize("look", LOOKS[:8])
+def test_a_change_of_light_is_seen_as_such(look):
+    """The whole picture a shade brighter, darker or redder: the same categories, and no new ones. A new thing is still new."""
+    pictures, truth = tiles(look, 0)
+    categories = Clusters(pictures)
+    name = dict(zip(truth.tolist(), categories.assign(pictures).tolist(), strict=True))
+    rng = np.random.default_rng(1)
+    for seed in range(1, 6):
+        later, later_truth = tiles(look, seed)
+        colours = later.reshape(-1, 3).astype(int)
+        lowest, highest = (
+            np.maximum(-colours.min(0), -50),
+            np.minimum(255 - colours.max(0), 50),
+        )  # nothing cut off at black or white
+        lit = (later + rng.integers(lowest, highest + 1)).astype(np.uint8)
+        assert categories.assign(lit).tolist() == [name[t] for t in later_truth.tolist()]
+        assert len(categories) == 5
+    lit[7] = appearance.load("random:99", CATEGORY_NAMES)[0]
+    assert categories.assign(lit)[7] == 5

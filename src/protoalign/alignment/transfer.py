@@ -3,7 +3,6 @@
 The target is any Gymnasium environment that shows pixels, reached through reset and step alone.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -22,7 +21,7 @@ from protoalign.alignment.inference import InferenceModel
 from protoalign.envs import appearance
 from protoalign.envs.base import TileWorld
 from protoalign.errors import UserError
-from protoalign.perception.categories import Categories, Clusters, Labelled
+from protoalign.perception.categories import Categories, Clusters, Labelled, as_tiles
 from protoalign.perception.classifier import TileClassifier
 from protoalign.perception.novelty import NoveltyDetector
 from protoalign.rl.networks import ActorCritic
@@ -49,7 +48,9 @@ class Agent:
 
     def before(self, picture: np.ndarray) -> np.ndarray:
         """How pictures [..., 8H, 8W, 3] look to one who knows the source only: prototype grids [..., H, W] uint8."""
-        return _by_tile(picture, self.nearest_seen)
+        tiles = appearance.cut(picture)
+        different, which = _different(tiles)
+        return self.nearest_seen(different)[which].reshape(tiles.shape[:-3]).astype(np.uint8)
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,12 @@ class Mapping:
 
     def __call__(self, picture: np.ndarray) -> np.ndarray:
         """Pictures [..., 8H, 8W, 3] to prototype grids [..., H, W] uint8."""
-        return _by_tile(picture, self._prototypes)
+        tiles = appearance.cut(picture)
+        different, which = _different(tiles)
+        if not self.categories.fits(different).all():  # the light may have changed
+            by_picture = tiles.reshape(-1, tiles.shape[-5] * tiles.shape[-4], *tiles.shape[-3:])
+            different, which = _different(as_tiles(self.categories.level(by_picture)))
+        return self._prototypes(different)[which].reshape(tiles.shape[:-3]).astype(np.uint8)
 
     def _prototypes(self, tiles: np.ndarray) -> np.ndarray:
         if self.classifier is None:
@@ -210,15 +216,14 @@ def _tiles(picture: Any) -> np.ndarray:
     return tiles.reshape(-1, *tiles.shape[-3:])
 
 
-def _by_tile(picture: np.ndarray, prototypes: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """Pictures [..., 8H, 8W, 3] to grids [..., H, W] uint8, asking about each different tile once."""
-    tiles = appearance.cut(picture)
+def _different(tiles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The different ones [D, 8, 8, 3] among many tiles [..., 8, 8, 3], and which of them each is: clean worlds have few."""
     flat = np.ascontiguousarray(tiles.reshape(-1, *tiles.shape[-3:]))
     words = flat.reshape(len(flat), -1).view(np.uint64)
     with np.errstate(over="ignore"):
         marks = (words * np.random.default_rng(0).integers(1, 2**63, words.shape[1], np.uint64)).sum(1)
     _, first, which = np.unique(marks, return_index=True, return_inverse=True)
-    return prototypes(flat[first])[which].reshape(tiles.shape[:-3]).astype(np.uint8)
+    return flat[first], which
 
 
 def _recognise(agent: Agent, categories: Categories) -> tuple[np.ndarray, Imagined]:

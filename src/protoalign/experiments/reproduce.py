@@ -10,7 +10,7 @@ from typing import Any
 
 from protoalign import stages
 from protoalign.errors import UserError
-from protoalign.experiments import figures, imagined, looks, tables
+from protoalign.experiments import figures, frozen, imagined, looks, tables
 from protoalign.experiments.paper import WORLDS
 from protoalign.files import read_json, write_json
 from protoalign.progress import warn
@@ -69,9 +69,10 @@ class Results:
         return self.runs / f"{world}-s{seed}"
 
     def agent(self, world: str) -> Path:
-        """The folder of a finished run of the first seed."""
+        """The folder of the first seed's run, finished."""
         folder = self.folder(world, 0)
-        stages.whole(world, folder, 0, None, None, "target", 4)
+        if not folder.exists() or "target_return" not in Run(folder, create=False).result():
+            stages.whole(world, folder, 0, None, None, "target", 4)
         return folder
 
 
@@ -85,6 +86,7 @@ EXPERIMENTS: dict[str, Callable[[Results], str]] = {
     "calibration": lambda r: tables.calibration(r.all()) + r.draw("calibration", figures.reliability),
     "stopping": lambda r: tables.stopping(r.all()),
     "random-looks": lambda r: tables.random_looks(r.rows("random_looks", looks.random_looks, "hunter-z2c2")),
+    "frozen": lambda r: tables.frozen(r.rows("frozen", frozen.compare, "hunter-z1c1")),
     "noise": lambda r: tables.noise(r.rows("noise", looks.noisy_looks, "hunter-z1c1")),
     "subsets": lambda r: tables.subsets(r.rows("subsets", looks.subsets, "hunter-z1c1")),
     "mixed": lambda r: tables.mixed(r.rows("mixed", looks.mixed, "hunter-z1c1")),

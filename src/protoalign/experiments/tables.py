@@ -215,6 +215,22 @@ def reconstruction(data: dict[str, Any]) -> str:
     return first + "\n" + table("Novelty under pixel noise", ["noise", "old tiles called new", "new tiles missed"], noisy)
 
 
+def frozen(data: dict[str, Any]) -> str:
+    keys = (
+        "halfway",
+        "one_episode_correct",
+        "one_episode_correct_type_by_type",
+        "two_episodes_correct",
+        "four_episodes_correct",
+    )
+    rows = [[row["q_theta"], *(f"{row[key]:.4f}" for key in keys)] for row in data["rows"]]
+    columns = ["q_theta", "one episode, halfway", "one episode", "... type by type", "two episodes", "four episodes"]
+    steps = data["rows"][0]["steps"] / 1e6
+    return table(
+        f"q_theta refreshed or frozen: {data['world']}, everything right, {steps:.1f} M steps of pi_exp, seed 0", columns, rows
+    )
+
+
 def random_looks(data: dict[str, Any]) -> str:
     rows = data["rows"]
     right, steps = sum(row["right"] for row in rows), np.mean([row["steps"] for row in rows])
