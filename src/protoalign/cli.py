@@ -1,7 +1,9 @@
 """The command line. Each command sets JAX up before it imports what needs it, and --help needs none of it."""
 
 import json
+import os
 import sys
+import webbrowser
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
@@ -92,7 +94,7 @@ def run(
         page.write(out)
     show_move(out, result, json)
     if not json:
-        say(f"See {out / 'report.html'} in a browser.")
+        open_page(out / "report.html")
 
 
 def infer(run: Folder, updates: int | None = None, json: bool = False) -> None:
@@ -172,7 +174,7 @@ def report(run: Folder) -> None:
     runtime.configure()
     from protoalign.report import page
 
-    say(f"The report is in {page.write(run)}.")
+    open_page(page.write(run))
 
 
 def evaluate(
@@ -336,6 +338,14 @@ def show_task(out: Path, result: dict[str, Any], as_json: bool) -> None:
     table.add_row("return while learning", curve([row["return"] for row in Run(out).metrics("task")]))
     Console().print(table)
     say(f"Everything is in {out}. Next: protoalign evaluate {out}   or   protoalign play {result['env']}")
+
+
+def open_page(path: Path) -> None:
+    """Show a page in the browser if there is a person and a screen; say where it is in any case."""
+    say(f"See {path} in a browser.")
+    screen = sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    if screen and sys.stdout.isatty():
+        webbrowser.open(path.resolve().as_uri())
 
 
 def say(text: str) -> None:
