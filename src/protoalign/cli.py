@@ -213,7 +213,7 @@ def evaluate(
 
 def reproduce(
     what: Annotated[What, tyro.conf.Positional],
-    seeds: int = 4,
+    seeds: int | None = None,
     results: Path = Path("results"),
     runs: Path = Path("runs/reproduce"),
     worlds: tuple[str, ...] = (),
@@ -225,7 +225,7 @@ def reproduce(
 
     Args:
         what: Which; all shows every one.
-        seeds: How many seeds, from 0.
+        seeds: How many seeds, from 0; those already measured if not given, or four.
         results: The folder of data.
         runs: Where to train what is missing.
         worlds: Only train and measure these, and show nothing; to share the work among processes.

@@ -5,6 +5,7 @@ and started again at any time. What is there is never trained anew.
 """
 
 from collections.abc import Callable, Iterable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,15 @@ from protoalign.progress import warn
 from protoalign.runs import Run
 from protoalign.runtime import versions
 
+SEEDS = 4
 CURVE = ("steps", "return", "one_episode_correct", "information")
 
 
 class Results:
     """The data, and how to get what is missing."""
 
-    def __init__(self, results: Path, runs: Path, seeds: int):
-        if seeds < 1:
+    def __init__(self, results: Path, runs: Path, seeds: int | None = None):
+        if seeds is not None and seeds < 1:
             raise UserError(f"--seeds {seeds}: use at least 1")
         (results / "opa").mkdir(parents=True, exist_ok=True)
         self.results, self.runs, self.seeds = results, runs, seeds
@@ -47,7 +49,12 @@ class Results:
         return read_json(path)
 
     def all(self, worlds: Iterable[str] = WORLDS) -> dict[str, list[dict[str, Any]]]:
-        return {world: [self.run(world, seed) for seed in range(self.seeds)] for world in worlds}
+        """All runs by world; if the number of seeds was not given, those that are there, or four."""
+        return {world: [self.run(world, seed) for seed in range(self.seeds or self._there(world) or SEEDS)] for world in worlds}
+
+    def _there(self, world: str) -> int:
+        """Seeds measured without a gap, from 0."""
+        return next(n for n in count() if not (self.results / "opa" / f"{world}-s{n}.json").exists())
 
     def rows(self, name: str, measure: Callable[..., Iterable[dict[str, Any]]], world: str | None = None, *args: Any) -> Any:
         """Rows of one of the smaller experiments, on the first seed's agent."""

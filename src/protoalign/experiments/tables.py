@@ -25,9 +25,9 @@ def over_seeds(values: list[float], digits: int = 3) -> str:
 
 def budget(runs: Runs) -> str:
     first = next(iter(runs.values()))[0]["result"]
-    seeds = len(next(iter(runs.values())))
+    seeds = ", ".join(str(len(group)) for group in runs.values())
     return (
-        f"Preset {first['preset']}, {seeds} seeds: {first['task_steps'] / 1e6:.1f} M steps of the task policy and "
+        f"Preset {first['preset']}; seeds per world: {seeds}; {first['task_steps'] / 1e6:.1f} M steps of the task policy and "
         f"{first['explore_steps'] / 1e6:.1f} M of pi_exp (the paper: 25 M and 10 M)."
     )
 
