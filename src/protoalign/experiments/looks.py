@@ -17,7 +17,7 @@ from protoalign.rng import generator
 
 RANDOM_LOOKS = 50
 LEVELS = (0.0, 0.05, 0.1, 0.15, 0.2)  # of noise and jitter
-NOISY_LOOKS = 10  # per level
+NOISY_LOOKS = 5  # per level
 FRAMES = 256  # to judge a mapping's eyes by
 
 

@@ -17,6 +17,7 @@ from protoalign.envs.appearance import TILE
 
 EXAMPLES = 16  # tiles kept of each category
 PIXELS = TILE * TILE
+MOST = 16  # categories told apart by looks; where light or noise makes more, tiles go to the nearest
 GUESSES = 8  # tiles of a picture that suggest a change of light
 
 
@@ -118,7 +119,7 @@ class Clusters(Categories):
         for i in np.flatnonzero(squares.min(1) > self.limit):
             known = ((self.centres - x[i]) ** 2).sum(1)  # another tile may have founded it just now
             found[i] = known.argmin()
-            if known.min() > self.limit:
+            if known.min() > self.limit and len(self) < MOST:
                 found[i] = len(self)
                 self.add(x[i : i + 1])
         return found
