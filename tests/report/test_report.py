@@ -56,7 +56,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run.save("explore", 1, {"ppo": {"net": explorer}, "world": ImaginedWorld(model, world)}, {})
     agent = stages.load_agent(path)
     mapping = transfer.align(HunterEnv("z1c1", appearance="target"), agent, EPISODES, 3)
-    truth = stages._true_prototypes(mapping.categories.centres, appearance.load("target", world.category_names))
+    truth = stages.true_prototypes(mapping, appearance.load("target", world.category_names))
     rows = [
         {
             "true": world.category_names[truth[i]],
