@@ -229,8 +229,7 @@ def _different(tiles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _recognise(agent: Agent, categories: Categories) -> tuple[np.ndarray, Imagined]:
     """Which categories are unseen, and what is known of the others (f_ND, eq. 4)."""
     unseen = np.array([agent.novelty.unseen(tiles).mean() >= 0.5 for tiles in categories.examples])
-    centres = np.clip(np.round(categories.centres * 255), 0, 255).reshape(-1, appearance.TILE, appearance.TILE, 3)
-    prototype = agent.nearest_seen(centres)
+    prototype = agent.nearest_seen(as_tiles(categories.centres))
     return unseen, Imagined(prototype[None], prototype[None].astype(np.int32), unseen[None])  # type: ignore[arg-type]
 
 

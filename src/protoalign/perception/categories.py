@@ -9,6 +9,8 @@ The light may change from picture to picture. If many tiles of a picture fit not
 redder, the picture is taken to be so (`level`).
 """
 
+from abc import ABC, abstractmethod
+
 import numpy as np
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import cdist
@@ -21,7 +23,7 @@ MOST = 16  # categories told apart by looks; where light or noise makes more, ti
 GUESSES = 8  # tiles of a picture that suggest a change of light
 
 
-class Categories:
+class Categories(ABC):
     """Categories met so far. The tiles of a picture are [N, 8, 8, 3] uint8."""
 
     def __init__(self) -> None:
@@ -32,9 +34,9 @@ class Categories:
     def __len__(self) -> int:
         return len(self.centres)
 
+    @abstractmethod
     def assign(self, tiles: np.ndarray, labels: np.ndarray | None = None) -> np.ndarray:
         """The category of each tile of one picture, [N]; new ones get new numbers."""
-        raise NotImplementedError
 
     def add(self, vectors: np.ndarray) -> None:
         """A new category, from some of its tiles [n, 192]."""

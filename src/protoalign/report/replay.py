@@ -16,6 +16,7 @@ from protoalign.envs import appearance
 from protoalign.envs.gym import HunterEnv
 from protoalign.envs.hunter import Hunter
 from protoalign.errors import UserError
+from protoalign.perception.categories import as_tiles
 from protoalign.rl.networks import ActorCritic
 from protoalign.rl.rollout import act
 from protoalign.rng import gumbel
@@ -52,8 +53,7 @@ class Replay:
     @property
     def looks(self) -> np.ndarray:
         """Tiles [P, 8, 8, 3] uint8, one of each look found in the target."""
-        tiles = np.clip(np.round(self.mapping.categories.centres * 255), 0, 255)
-        return tiles.reshape(-1, appearance.TILE, appearance.TILE, 3).astype(np.uint8)
+        return as_tiles(self.mapping.categories.centres)
 
     @property
     def truth(self) -> np.ndarray:
