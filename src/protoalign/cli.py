@@ -70,7 +70,7 @@ def run(
     Args:
         env: Where to train and where to move: hunter-z1c1, hunter-z4c4, ...
         seed: Everything random follows from it.
-        steps: Environment steps of the task policy; 2 M if not given, 25 M with the preset paper.
+        steps: Environment steps of the task policy; 3 M if not given, 25 M with the preset paper.
         explore_steps: Environment steps of the exploration policy; the preset's number if not given.
         target: What the target looks like: target, random:<seed>, or a folder of PNG files.
         episodes: Episodes of exploration in the target.

@@ -102,17 +102,17 @@ class ExploreConfig:
     """As pi_task's, which gives the width too."""
     steps: int = 2_000_000
     rounds: int = 4
-    """After each of these equal parts, q_theta is refreshed on episodes of pi_exp."""
+    """After each of these parts q_theta is refreshed on episodes of pi_exp; the first part is short, each next one longer."""
     refresh: int = 120
     """Updates of q_theta per refreshment, half of each batch from the history; 0 leaves it frozen, as in the paper."""
-    episodes: int = 4096
+    episodes: int = 8192
     """Episodes of pi_exp per refreshment."""
     refresh_rate: float = 2e-3
     hide_all: float = 0.5
     """How often everything is hidden; else a random subset."""
     from_task: float = 0.5
     """pi_exp starts from pi_task with its logits scaled by this; 0: from scratch."""
-    ppo: PPOConfig = field(default_factory=lambda: PPOConfig(final_entropy_coef=0.0))
+    ppo: PPOConfig = field(default_factory=lambda: PPOConfig(entropy_coef=0.04, final_entropy_coef=0.0))
 
     recorded = 0
 
@@ -181,8 +181,9 @@ def explore_config(preset: str, steps: int | None) -> ExploreConfig:
     config = _of(EXPLORE, preset)
     if steps is None:
         return config
-    if steps < config.rounds * config.ppo.batch:
-        raise UserError(f"--steps {steps} is too few: use at least {config.rounds * config.ppo.batch}")
+    least = config.rounds**2 * config.ppo.batch
+    if steps < least:
+        raise UserError(f"--steps {steps} is too few: use at least {least}")
     return replace(config, steps=steps)
 
 

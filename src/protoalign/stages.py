@@ -28,7 +28,7 @@ from protoalign.runs import Run
 from protoalign.runtime import versions
 
 EVALUATION_EPISODES = 2048
-METHOD_STEPS = 2_000_000  # of the task policy, when the whole method is to be quick
+METHOD_STEPS = 3_000_000  # of the task policy, when the whole method is to be quick
 
 
 def task(env: str, out: Path, seed: int, preset: str, steps: int | None = None) -> dict[str, Any]:

@@ -149,15 +149,17 @@ class InferenceNet(eqx.Module):
         batch, types = hidden.shape[:2]
         # No gradient passes through the beliefs that colour the patches.
         code = jnp.exp(jax.lax.stop_gradient(self.score(hidden, imagined)))
-        patch = seen.patch.reshape(batch, types, TILES, 2 * CELLS)  # a type's code where it lies, channel by channel: no gather
-        colour = [
-            sum(jnp.where(patch == q, code[:, q, c, None, None, None], 0.0) for q in range(types))
-            for c in range(self.prototypes)
-        ]
-        same = (patch == np.arange(types, dtype=np.int8)[:, None, None]).astype(jnp.float32)
-        x = jnp.stack([*colour, same], -2).reshape(batch, types, TILES, -1)
+        patch = seen.patch.reshape(batch, types, TILES, 2 * CELLS)
+        each = np.arange(types, dtype=np.int8)
+        # Cells get what the network makes of a belief, not the belief: the same sum, with one product instead of a gather.
+        weight = self.around.weight.reshape(self.prototypes + 1, 2 * CELLS, -1)
+        worth = code.reshape(-1, self.prototypes) @ weight[:-1].reshape(self.prototypes, -1)
+        lies = patch.reshape(batch, types * TILES, 1, -1) == each[:, None]  # [B, P * TILES, P, 2 * CELLS]
+        x = lies.astype(jnp.float32).reshape(batch, types * TILES, -1) @ worth.reshape(batch, types * 2 * CELLS, -1)
+        same = (patch == each[:, None, None]).astype(jnp.float32).reshape(-1, 2 * CELLS) @ weight[-1]
+        x = x.reshape(batch, types, TILES, -1) + same.reshape(batch, types, TILES, -1) + self.around.bias
         context = self.action[seen.action] + self.happened(signs(seen.reward))
-        x = jax.nn.relu(self.around(x) + context[:, None, None])  # [B, P, TILES, F]
+        x = jax.nn.relu(x + context[:, None, None])  # [B, P, TILES, F]
         valid = seen.valid[..., None].astype(jnp.float32)
         x = (x * valid).sum(2) / jnp.maximum(valid.sum(2), 1)
         count = seen.number.astype(jnp.float32)
@@ -194,16 +196,17 @@ def follow(model: InferenceModel, episodes: Episodes, imagined: Imagined) -> Arr
         hidden = jnp.where((time < episodes.length)[:, None, None], after, hidden)
         return hidden, model.score(hidden, imagined)
 
-    _, score = jax.lax.scan(jax.checkpoint(step), model.begin(batch), (seen, jnp.arange(length)))
+    _, score = jax.lax.scan(step, model.begin(batch), (seen, jnp.arange(length)))
     return score
 
 
 def loss(model: InferenceModel, episodes: Episodes, key: Array) -> tuple[Array, dict[str, Array]]:
-    """Eq. 7: minus the log-probability of the truth, per hidden type, at every step of the episode."""
+    """Eq. 7: minus the log-probability of the truth, per hidden type, at the start and after every step of the episode."""
     imagined = imagine(key, len(episodes.length), model.prototypes)
-    score = follow(model, episodes, imagined)
+    start = model.score(model.begin(len(episodes.length)), imagined)
+    score = jnp.concatenate([start[None], follow(model, episodes, imagined)])
     truth = jnp.broadcast_to(imagined.truth[..., None], (*score.shape[:-1], 1))
-    given = jnp.take_along_axis(score, truth, -1)[..., 0] * imagined.hidden  # [L, B, P]
+    given = jnp.take_along_axis(score, truth, -1)[..., 0] * imagined.hidden  # [1 + L, B, P]
     per_step = -given.sum((1, 2)) / jnp.maximum(imagined.hidden.sum(), 1)
     right = (score[-1].argmax(-1) == imagined.truth).all(-1)
     return per_step.mean(), {"loss": per_step.mean(), "final_loss": per_step[-1], "episodes_right": right.mean()}

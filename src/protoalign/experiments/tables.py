@@ -159,9 +159,8 @@ def curves(runs: Runs) -> str:
             )
     columns = ["world", "steps of pi_exp", "everything right after one episode", "information gained in one episode, nats"]
     note = (
-        "1,024 imagined episodes per point, everything hidden. Knowing nothing of five types costs 5 log 5 = 8.05 nats; the "
-        "gain can be more, because what q_theta says before the first step is not trained and drifts. Jumps are refreshments "
-        "of q_theta."
+        "1,024 imagined episodes per point, everything hidden. Knowing nothing of five types costs 5 log 5 = 8.05 nats. "
+        "Jumps are refreshments of q_theta."
     )
     return table("Alignment and exploration return while pi_exp learns", columns, rows, note)
 

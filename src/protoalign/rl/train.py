@@ -34,7 +34,7 @@ def train(
 ) -> tuple[Any, World, dict[str, Any]]:
     """Train `net` in `world` for `config.steps` steps, going on from the run's last checkpoint.
 
-    A world may hold arrays (a model that is part of it). After each of `config.rounds` equal parts of the training,
+    A world may hold arrays (a model that is part of it). After each of `config.rounds` parts of the training,
     `refresh(world, net, update)` may give it new ones. `watch(world, net)` tells twenty times on the way what to log besides.
     Returns the network, the world and {"steps": ..., "seconds": ...}.
     """
@@ -54,7 +54,7 @@ def train(
 
     key = stream(seed, f"{stage}/ppo")
     log_every = -(-total // LOG_LINES)
-    ends = {round(total * (i + 1) / config.rounds) for i in range(config.rounds)}  # of the rounds
+    ends = {round(total * ((i + 1) / config.rounds) ** 2) for i in range(config.rounds)}  # of the rounds: short ones first
     watched = {round(total * (i + 1) / WATCHED) for i in range(WATCHED)} if watch else set()
     stops = sorted(ends | watched)
     records: list[Record] = []
