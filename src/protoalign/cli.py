@@ -13,11 +13,12 @@ from rich.table import Table
 from protoalign import runtime
 from protoalign.config import Preset
 from protoalign.errors import UserError
-from protoalign.show import open_page, print_json, say, show_move, show_task
+from protoalign.show import open_page, print_json, say, show_baseline, show_move, show_task
 
 World = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="WORLD")]
 Folder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
 
+Baseline = Literal["ppo", "darla", "lusr", "unit4rl", "ltmbr"]
 What = Literal[
     "all", "table1", "table2", "episodes", "necessity", "alignment", "reconstruction", "calibration", "stopping",
     "random-looks", "frozen", "noise", "subsets", "mixed", "variants",
@@ -206,6 +207,37 @@ def evaluate(
     )
 
 
+def baseline(
+    name: Annotated[Baseline, tyro.conf.Positional],
+    env: World,
+    seed: int = 0,
+    steps: int | None = None,
+    target: str = "target",
+    out: Path | None = None,
+    preset: Preset = "fast",
+    json: bool = False,
+) -> None:
+    """Train and judge one of the methods the paper compares itself with, on pixels.
+
+    The same command again goes on where it was stopped, or shows the result when done.
+
+    Args:
+        name: ppo (nothing is adapted), darla, lusr, unit4rl or ltmbr.
+        env: Where to train and where to move: hunter-z1c1, hunter-z4c4, ...
+        seed: Everything random follows from it.
+        steps: Environment steps of every policy that is trained; the preset's numbers if not given.
+        target: What the target looks like: target, random:<seed>, or a folder of PNG files.
+        out: The run folder; runs/NAME-WORLD-sSEED if not given.
+        preset: fast (minutes) or paper (the paper's budgets, days).
+        json: Print the result as one line of JSON.
+    """
+    runtime.configure()
+    from protoalign.baselines.run import run
+
+    out = out or Path("runs") / f"{name}-{default_folder(env, seed).name}"
+    show_baseline(out, run(name, env, out, seed, preset, target, steps), json)
+
+
 def reproduce(
     what: Annotated[What, tyro.conf.Positional],
     seeds: int | None = None,
@@ -305,6 +337,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "transfer": transfer,
     "report": report,
     "evaluate": evaluate,
+    "baseline": baseline,
     "reproduce": reproduce,
     "bench": bench,
     "play": play,

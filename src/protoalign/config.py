@@ -121,6 +121,39 @@ class ExploreConfig:
         return self.steps // self.ppo.batch
 
 
+@dataclass(frozen=True)
+class BaselineConfig:
+    """The paper's baselines, all on pixels."""
+
+    encoder: Literal["tiles", "conv"] = "tiles"
+    """First layer of 8 x 8 pixels with stride 8, or a plain stack of convolutions."""
+    source_steps: int = 1_000_000
+    """Of the task policy in the source world."""
+    latent_steps: int = 3_000_000
+    """... where it sees a frozen code (DARLA, LUSR) and learns more slowly."""
+    target_steps: int = 1_000_000
+    """Of fine-tuning in the target (UNIT4RL, LTMBR)."""
+    frames: int = 50_000
+    """By a random policy, per domain: for autoencoders and translation."""
+    code_updates: int = 3000
+    """Of the autoencoders."""
+    beta: float = 0.5
+    """Weight of KL (sum over latents) against squared error (sum over the picture's values from 0 to 1), DARLA and LUSR."""
+    perceptual: bool = False
+    """DARLA's reconstruction error in the features of a denoising autoencoder instead of pixels."""
+    reverse: float = 0.5
+    """Weight of LUSR's reverse loss, summed over latents."""
+    translation_updates: int = 4000
+    """Of UNIT4RL's translation."""
+    model: float = 4.0
+    """Weight of LTMBR's model losses."""
+    ppo: PPOConfig = field(default_factory=PPOConfig)
+
+    def stage(self, steps: int) -> TaskConfig:
+        """A stage of training by PPO."""
+        return TaskConfig(steps=steps, history=0, ppo=self.ppo)
+
+
 TASK: dict[str, TaskConfig] = {
     "fast": TaskConfig(),
     "paper": TaskConfig(
@@ -149,6 +182,22 @@ EXPLORE: dict[str, ExploreConfig] = {
     "fast": ExploreConfig(),
     "paper": ExploreConfig(
         network="relation", steps=10_000_000, rounds=1, refresh=0, hide_all=1.0, from_task=0.0, ppo=TASK["paper"].ppo
+    ),
+}
+
+
+BASELINE: dict[str, BaselineConfig] = {
+    "fast": BaselineConfig(),
+    "paper": BaselineConfig(
+        encoder="conv",
+        source_steps=25_000_000,
+        latent_steps=100_000_000,
+        target_steps=5_000_000,
+        frames=500_000,
+        code_updates=100_000,
+        translation_updates=100_000,
+        beta=2.0,
+        ppo=TASK["paper"].ppo,
     ),
 }
 
@@ -185,6 +234,15 @@ def explore_config(preset: str, steps: int | None) -> ExploreConfig:
     if steps < least:
         raise UserError(f"--steps {steps} is too few: use at least {least}")
     return replace(config, steps=steps)
+
+
+def baseline_config(preset: str, steps: int | None) -> BaselineConfig:
+    config = _of(BASELINE, preset)
+    if steps is None:
+        return config
+    if steps < config.ppo.batch:
+        raise UserError(f"--steps {steps} is less than one update; use at least {config.ppo.batch}")
+    return replace(config, source_steps=steps, latent_steps=steps, target_steps=steps)
 
 
 def plain(config: Any) -> dict[str, Any]:

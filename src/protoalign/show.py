@@ -52,6 +52,27 @@ def show_task(out: Path, result: dict[str, Any], as_json: bool) -> None:
     say(f"Everything is in {out}. Next: protoalign evaluate {out}   or   protoalign play {result['env']}")
 
 
+def show_baseline(out: Path, result: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        return print_json(result)
+    title = f"{result['baseline']} in {result['env']} (seed {result['seed']}, preset {result['preset']}, {result['encoder']})"
+    table = Table("", "steps in the target", "return", "target / source", title=title)
+    rows = [("source", None, result["source"]), *((row["label"], row["steps"], row) for row in result["target"])]
+    for label, steps, row in rows:
+        ratio = f"{row['ratio']:.3f}" if "ratio" in row else ""
+        used = "" if steps is None else f"{steps:,}"
+        table.add_row(label, used, f"{row['return']:.3f} ± {row['return_se']:.3f}", ratio)
+    Console().print(table)
+    if "mapping" in result:
+        say("translated: " + ", ".join(f"{a} to {b}" for a, b in result["mapping"].items()))
+    if "shown" in result:
+        say("tiles that reconstructions show: " + ", ".join(f"{a} {b:.2f}" for a, b in result["shown"].items()))
+    for domain, used in result["steps"].items():
+        say(f"steps, {domain}: " + ", ".join(f"{stage} {steps:,}" for stage, steps in used.items()))
+    say("seconds: " + ", ".join(f"{stage} {seconds:.0f}" for stage, seconds in result["seconds"].items()))
+    say(f"Everything is in {out}.")
+
+
 def open_page(path: Path) -> None:
     """Show a page in the browser if there is a person and a screen; say where it is in any case."""
     say(f"See {path} in a browser.")

@@ -1,6 +1,5 @@
 """The two training stages of the method after the task policy: `infer` (q_theta) and `explore` (pi_exp)."""
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,14 +13,12 @@ from protoalign.alignment.exploration import ExplorerNet, ImaginedWorld, Relatio
 from protoalign.alignment.inference import InferenceModel, InferenceNet
 from protoalign.config import ExploreConfig, InferConfig
 from protoalign.envs.base import TileWorld, World
-from protoalign.progress import Bar
 from protoalign.rl.history import Episodes
 from protoalign.rl.networks import ActorCritic, RelativeNet
-from protoalign.rl.train import SAVE_SECONDS, train
+from protoalign.rl.train import fit, train
 from protoalign.rng import generator, stream
 from protoalign.runs import Run
 
-LOG_EVERY = 10  # updates of q_theta
 WATCHED_EPISODES = 1024
 _explore = jax.jit(explore, static_argnums=(3, 4))
 
@@ -35,30 +32,18 @@ def train_inference(
     """Train q_theta on the history (algorithm 1, pre-training)."""
     model = MODELS[config.network](generator(seed, "infer/network"), world, config.width)
     optimiser = inference.make_optimiser(config.updates, config.learning_rate, config.final_learning_rate)
-    state = optimiser.init(model)
-    saved = run.restore("infer", {"model": model, "optimiser": state})
-    done, seconds = 0, 0.0
-    if saved:
-        model, state, done, seconds = saved.tree["model"], saved.tree["optimiser"], saved.step, saved.info["seconds"]
-    fit = inference.make_fit(optimiser)
+    gradient_step = inference.make_fit(optimiser)
     key = stream(seed, "infer/imagine")
-    started, last_saved = time.monotonic() - seconds, time.monotonic()
-    with Bar(f"infer {world.name}", config.updates, done) as bar:
-        while done < config.updates:
-            rows = []
-            for _ in range(min(LOG_EVERY, config.updates - done)):
-                batch = inference.choose(history, generator(seed, f"infer/{done}"), config.batch)
-                model, state, metrics = fit(model, state, batch, jax.random.fold_in(key, done))
-                rows.append(metrics)
-                done += 1
-            row = {name: round(float(np.mean([r[name] for r in rows])), 5) for name in rows[0]}
-            seconds = round(time.monotonic() - started, 3)
-            run.log({"stage": "infer", "update": done, **row, "seconds": seconds})
-            bar.advance(len(rows), f"loss {row['loss']:.3f}  episodes right {row['episodes_right']:.3f}")
-            if done == config.updates or time.monotonic() - last_saved > SAVE_SECONDS:
-                run.save("infer", done, {"model": model, "optimiser": state}, {"seconds": seconds})
-                last_saved = time.monotonic()
-    return model, {"seconds": seconds}
+
+    def update(state: dict[str, Any], i: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        batch = inference.choose(history, generator(seed, f"infer/{i}"), config.batch)
+        model, moments, metrics = gradient_step(state["model"], state["optimiser"], batch, jax.random.fold_in(key, i))
+        return {"model": model, "optimiser": moments}, metrics
+
+    shown = "loss {loss:.3f}  episodes right {episodes_right:.3f}"
+    start = {"model": model, "optimiser": optimiser.init(model)}
+    state, seconds = fit(run, "infer", f"infer {world.name}", config.updates, start, update, shown)
+    return state["model"], {"seconds": seconds}
 
 
 def train_exploration(
@@ -73,7 +58,7 @@ def train_exploration(
     """Train pi_exp in imagined worlds, refreshing q_theta on its episodes; the explorer and the model it ended with."""
     longest = history.action.shape[1]
     optimiser = inference.make_optimiser(config.refresh, config.refresh_rate, 0.1 * config.refresh_rate)
-    fit = inference.make_fit(optimiser)
+    gradient_step = inference.make_fit(optimiser)
     rng = generator(seed, "explore/network")
     if config.from_task:
         assert isinstance(task, RelativeNet)
@@ -91,7 +76,7 @@ def train_exploration(
             rng = generator(seed, f"explore/refresh/{update}/{i}")
             halves = [inference.choose(part, rng, 64) for part in (history, fresh)]
             batch = Episodes(*(np.concatenate(pair) for pair in zip(*halves, strict=True)))
-            model, state, _ = fit(model, state, batch, jax.random.fold_in(key, i))
+            model, state, _ = gradient_step(model, state, batch, jax.random.fold_in(key, i))
         return ImaginedWorld(model, imagined_world.world, imagined_world.hide_all)
 
     def watch(imagined_world: World, net: Any) -> dict[str, float]:

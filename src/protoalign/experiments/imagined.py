@@ -22,7 +22,7 @@ from protoalign.alignment.inference import follow
 from protoalign.alignment.transfer import Agent
 from protoalign.envs.base import TileWorld, Transition
 from protoalign.envs.hunter import TIME_LIMIT
-from protoalign.rl.networks import RelativeNet
+from protoalign.rl.networks import RandomNet, RelativeNet
 from protoalign.rl.rollout import play_out
 from protoalign.rng import stream
 
@@ -30,18 +30,6 @@ EPISODES = 8192
 LONGEST = TIME_LIMIT + 1
 AFTER = (1, 2, 4, 16)  # episodes
 SURE = (0.9, 0.95, 0.99, 0.995, 0.999)
-
-
-class RandomPolicy(eqx.Module):
-    """Every action alike."""
-
-    actions: int = eqx.field(static=True)
-
-    def encode(self, view: View) -> Array:
-        return view.types[:, 0, 0]
-
-    def __call__(self, seen: Array) -> tuple[Array, Array]:
-        return jnp.zeros((len(seen), self.actions)), jnp.zeros(len(seen))
 
 
 class Unaligned(eqx.Module):
@@ -88,7 +76,7 @@ def policies(agent: Agent) -> dict[str, Any]:
     informed = ExplorerNet(informed.net, jax.tree.map(jnp.zeros_like, informed.doubt))
     return {
         "pi_exp": agent.explorer,
-        "pi_random": RandomPolicy(agent.world.num_actions),
+        "pi_random": RandomNet(agent.world.num_actions),
         "pi_task": Unaligned(agent.task),
         "pi_task on beliefs": informed,
     }

@@ -63,6 +63,18 @@ class Heads(eqx.Module):
         return self.policy(x), self.value(x)[:, 0]
 
 
+class RandomNet(eqx.Module):
+    """Every action alike, whatever is seen."""
+
+    actions: int = eqx.field(static=True)
+
+    def encode(self, observation: Any) -> Array:
+        return jnp.zeros(len(jax.tree.leaves(observation)[0]))
+
+    def __call__(self, seen: Array) -> tuple[Array, Array]:
+        return jnp.zeros((len(seen), self.actions)), seen
+
+
 # -- the default ---------------------------------------------------------------------------------------------------------
 
 

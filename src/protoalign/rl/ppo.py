@@ -30,6 +30,7 @@ class PPOState(NamedTuple):
 
 
 Update: TypeAlias = Callable[[PPOState, Array], tuple[PPOState, dict[str, Array], Record]]
+Auxiliary: TypeAlias = Callable[[Any, "Batch"], Array]  # a loss besides PPO's, of a network on a minibatch
 
 
 def make_optimiser(config: PPOConfig, total_updates: int) -> optax.GradientTransformation:
@@ -44,10 +45,12 @@ def init(config: PPOConfig, world: World, net: ActorCritic, key: Array, total_up
     return PPOState(net, optimiser.init(net), running, jnp.int32(0))
 
 
-def make_update(config: PPOConfig, world: World, total_updates: int, recorded: int = 0) -> Update:
+def make_update(
+    config: PPOConfig, world: World, total_updates: int, recorded: int = 0, auxiliary: Auxiliary | None = None
+) -> Update:
     """`update(state, key) -> state, metrics, record` for a run of `total_updates`; jit it.
 
-    It records the first `recorded` environments.
+    It records the first `recorded` environments. An `auxiliary` loss is added to PPO's.
     """
     optimiser = make_optimiser(config, total_updates)
 
@@ -58,6 +61,8 @@ def make_update(config: PPOConfig, world: World, total_updates: int, recorded: i
         )
         advantage = estimate_advantage(segment, last_value, config.discount, config.gae_lambda)
         batch = Batch(segment.seen, segment.action, segment.log_prob, advantage, advantage + segment.value, ~segment.reset)
+        if auxiliary:
+            batch = batch._replace(next=what_follows(segment))
         batch = jax.tree.map(lambda x: x.reshape(config.batch, *x.shape[2:]), batch)
         done = state.updates / total_updates
         entropy_coef = (1 - done) * config.entropy_coef + done * config.final_entropy_coef
@@ -65,7 +70,7 @@ def make_update(config: PPOConfig, world: World, total_updates: int, recorded: i
         def learn(carry: tuple[Any, Any], chosen: Array) -> tuple[tuple[Any, Any], Any]:
             net, optimiser_state = carry
             minibatch = jax.tree.map(lambda x: x[chosen], batch)
-            grads, losses = jax.grad(loss, has_aux=True)(net, minibatch, config, entropy_coef)
+            grads, losses = jax.grad(loss, has_aux=True)(net, minibatch, config, entropy_coef, auxiliary)
             steps, optimiser_state = optimiser.update(grads, optimiser_state)
             return (optax.apply_updates(net, steps), optimiser_state), losses
 
@@ -88,6 +93,21 @@ class Batch(NamedTuple):
     advantage: Array
     target: Array  # of the value
     counts: Array  # bool, False for resets
+    next: "Next | None" = None  # for auxiliary losses
+
+
+class Next(NamedTuple):
+    """What followed on steps, [N, ...]."""
+
+    seen: Any
+    reward: Array
+    known: Array  # bool; not so after an episode's end and a segment's last step
+
+
+def what_follows(segment: Segment) -> Next:
+    last = jnp.arange(len(segment.reward))[:, None] == len(segment.reward) - 1
+    known = ~(segment.terminated | segment.truncated | segment.reset | last)
+    return Next(jax.tree.map(lambda x: jnp.roll(x, -1, 0), segment.seen), segment.reward, known)
 
 
 def estimate_advantage(segment: Segment, last_value: Array, discount: float, gae_lambda: float) -> Array:
@@ -109,7 +129,9 @@ def estimate_advantage(segment: Segment, last_value: Array, discount: float, gae
     return advantage
 
 
-def loss(net: ActorCritic, batch: Batch, config: PPOConfig, entropy_coef: Array | float) -> tuple[Array, dict[str, Array]]:
+def loss(
+    net: ActorCritic, batch: Batch, config: PPOConfig, entropy_coef: Array | float, auxiliary: Auxiliary | None = None
+) -> tuple[Array, dict[str, Array]]:
     """PPO's clipped objective on one minibatch, and its parts."""
     weight = batch.counts / jnp.maximum(batch.counts.sum(), 1)
 
@@ -132,7 +154,11 @@ def loss(net: ActorCritic, batch: Batch, config: PPOConfig, entropy_coef: Array 
         "kl": mean(ratio - 1 - log_ratio),
         "clipped": mean(abs(ratio - 1) > config.clip),
     }
-    return config.value_coef * value_loss - gain - entropy_coef * entropy, parts
+    total = config.value_coef * value_loss - gain - entropy_coef * entropy
+    if auxiliary:
+        parts["auxiliary_loss"] = auxiliary(net, batch)
+        total += parts["auxiliary_loss"]
+    return total, parts
 
 
 def shuffle(key: Array, n: int, epochs: int, minibatch: int) -> Array:

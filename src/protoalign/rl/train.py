@@ -1,4 +1,4 @@
-"""The training loop around PPO: logs, saves, resumes, shows progress."""
+"""The training loops, around PPO and around supervised updates: they log, save, resume and show progress."""
 
 import time
 from collections.abc import Callable
@@ -6,6 +6,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
@@ -19,6 +20,7 @@ from protoalign.runs import Run
 
 LOG_LINES = 400  # about, in a whole run
 WATCHED = 20  # times
+FIT_LOG_EVERY = 10  # updates
 SAVE_SECONDS = 10.0  # at least, between checkpoints
 
 
@@ -31,15 +33,18 @@ def train(
     seed: int,
     refresh: Callable[[World, Any, int], World] | None = None,
     watch: Callable[[World, Any], dict[str, float]] | None = None,
+    auxiliary: ppo.Auxiliary | None = None,
 ) -> tuple[Any, World, dict[str, Any]]:
     """Train `net` in `world` for `config.steps` steps, going on from the run's last checkpoint.
 
     A world may hold arrays (a model that is part of it). After each of `config.rounds` parts of the training,
     `refresh(world, net, update)` may give it new ones. `watch(world, net)` tells twenty times on the way what to log besides.
+    An `auxiliary` loss is added to PPO's.
     Returns the network, the world and {"steps": ..., "seconds": ...}.
     """
     total = config.updates
     arrays, rest = eqx.partition(world, eqx.is_array)
+    net = jax.tree.map(jnp.copy, net)  # the caller's stays: updates write over theirs
     state = ppo.init(config.ppo, world, net, stream(seed, f"{stage}/begin"), total)
     saved = run.restore(stage, {"ppo": state, "world": arrays})
     done, seconds = 0, 0.0
@@ -50,7 +55,7 @@ def train(
         return state.net, eqx.combine(arrays, rest), figures
 
     def program(state: ppo.PPOState, key: Array, arrays: Any) -> Any:
-        return ppo.make_update(config.ppo, eqx.combine(arrays, rest), total, config.recorded)(state, key)
+        return ppo.make_update(config.ppo, eqx.combine(arrays, rest), total, config.recorded, auxiliary)(state, key)
 
     key = stream(seed, f"{stage}/ppo")
     log_every = -(-total // LOG_LINES)
@@ -92,6 +97,41 @@ def train(
                 run.save(stage, done, {"ppo": state, "world": arrays}, {"seconds": figures["seconds"]})
                 last_saved = time.monotonic()
     return state.net, eqx.combine(arrays, rest), figures
+
+
+def fit(
+    run: Run,
+    stage: str,
+    title: str,
+    updates: int,
+    state: Any,
+    update: Callable[[Any, int], tuple[Any, dict[str, Any]]],
+    show: str,
+) -> tuple[Any, float]:
+    """Supervised training: `update(state, i) -> state, metrics`, so many times, going on from the run's last checkpoint.
+
+    `show` is how metrics are shown, as for str.format. Returns the state and the seconds it took.
+    """
+    saved = run.restore(stage, state)
+    done, seconds = 0, 0.0
+    if saved:
+        state, done, seconds = saved.tree, saved.step, saved.info["seconds"]
+    started, last_saved = time.monotonic() - seconds, time.monotonic()
+    with Bar(title, updates, done) as bar:
+        while done < updates:
+            rows = []
+            for _ in range(min(FIT_LOG_EVERY, updates - done)):
+                state, metrics = update(state, done)
+                rows.append(metrics)
+                done += 1
+            row = {name: round(float(np.mean([r[name] for r in rows])), 5) for name in rows[0]}
+            seconds = round(time.monotonic() - started, 3)
+            run.log({"stage": stage, "update": done, **row, "seconds": seconds})
+            bar.advance(len(rows), show.format(**row))
+            if done == updates or time.monotonic() - last_saved > SAVE_SECONDS:
+                run.save(stage, done, state, {"seconds": seconds})
+                last_saved = time.monotonic()
+    return state, seconds
 
 
 def summarise(rows: list[dict[str, np.ndarray]]) -> dict[str, float | None]:

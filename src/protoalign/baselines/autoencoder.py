@@ -1,0 +1,153 @@
+"""Variational autoencoders of pictures, and policies that see their codes: what DARLA and LUSR are made of."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+
+from protoalign.baselines.job import Job
+from protoalign.baselines.pixels import CODE, EYES, PIXELS, lay
+from protoalign.envs.base import TileWorld
+from protoalign.errors import UserError
+from protoalign.rl.networks import Dense, Heads
+from protoalign.rl.train import fit
+from protoalign.rng import generator, stream
+
+LATENT = 128
+HIDDEN = 256
+POLICY = 64  # width of the policy's layers
+BATCH = 64
+SHOWN = 0.9  # of zombies and cows must be seen in reconstructions before any policy is trained on the codes
+
+
+class Encoder(eqx.Module):
+    """Pictures to the mean and log-variance of a latent, and to a second, deterministic code (of size 0 if there is none)."""
+
+    eye: Any
+    dense: Dense
+    mean: Dense
+    spread: Dense
+    style: Dense
+
+    def __init__(self, rng: np.random.Generator, world: TileWorld, kind: str, style: int = 0):
+        self.eye = EYES[kind](rng, world)
+        self.dense = Dense(rng, self.eye.size, HIDDEN)
+        self.mean = Dense(rng, HIDDEN, LATENT, 1.0)
+        self.spread = Dense(rng, HIDDEN, LATENT, 0.1)
+        self.style = Dense(rng, HIDDEN, max(style, 1), 1.0)
+
+    def __call__(self, look: Array, seen: Array) -> tuple[Array, Array, Array]:
+        return self.heads(self.eye(look, seen))
+
+    def on_tiles(self, tiles: Array) -> tuple[Array, Array, Array]:
+        return self.heads(self.eye.on_tiles(tiles))
+
+    def heads(self, x: Array) -> tuple[Array, Array, Array]:
+        x = jax.nn.relu(self.dense(x))
+        return self.mean(x), self.spread(x), self.style(x)
+
+
+class Decoder(eqx.Module):
+    """Codes to pictures, as tiles [B, N, PIXELS]; its last layer paints 8 x 8 pixels with stride 8."""
+
+    dense: Dense
+    tiles: Dense
+    paint: Dense
+
+    def __init__(self, rng: np.random.Generator, world: TileWorld, size: int):
+        self.dense = Dense(rng, size, HIDDEN)
+        self.tiles = Dense(rng, HIDDEN, world.shape[0] * world.shape[1] * CODE)
+        self.paint = Dense(rng, CODE, PIXELS, 1.0)
+
+    def __call__(self, code: Array) -> Array:
+        x = jax.nn.relu(self.tiles(jax.nn.relu(self.dense(code)))).reshape(len(code), -1, CODE)
+        return jax.nn.sigmoid(self.paint(x))
+
+
+def sample(key: Array, mean: Array, spread: Array) -> Array:
+    return mean + jnp.exp(spread / 2) * jax.random.normal(key, mean.shape)
+
+
+def divergence(mean: Array, spread: Array) -> Array:
+    """KL from the unit normal distribution, summed over latents, [B]."""
+    return 0.5 * (mean**2 + jnp.exp(spread) - spread - 1).sum(-1)
+
+
+def train(
+    job: Job, stage: str, models: Any, loss: Callable[[Any, Array, Array], Array], grids: list[np.ndarray], updates: int
+) -> Any:
+    """Minimise `loss(models, seen, key)`, with a batch of grids [domains, BATCH, N], one of each domain."""
+    optimiser = optax.adam(optax.cosine_decay_schedule(2e-3, updates, 0.02))
+
+    @jax.jit
+    def step(state: Any, seen: Array, key: Array) -> Any:
+        models, moments = state
+        value, grads = jax.value_and_grad(loss)(models, seen, key)
+        change, moments = optimiser.update(grads, moments)
+        return (optax.apply_updates(models, change), moments), value
+
+    def update(state: Any, i: int) -> Any:
+        rng = generator(job.seed, f"{stage}/{i}")
+        seen = np.stack([g[rng.integers(0, len(g), BATCH)] for g in grids])
+        state, value = step(state, seen, jax.random.fold_in(stream(job.seed, stage), i))
+        return state, {"loss": value}
+
+    job.run.configure(stage, {"updates": updates, "batch": BATCH, "beta": job.config.beta})
+    start = (models, optimiser.init(models))
+    title = f"{stage} {job.world.name}"
+    (models, _), seconds = fit(job.run, stage, title, updates, start, update, "loss {loss:.2f}")
+    job.run.add_result({"seconds": job.run.result().get("seconds", {}) | {stage: seconds}})
+    return models
+
+
+def shown(look: Array, seen: np.ndarray, tiles: Array) -> np.ndarray:
+    """By category, the share [C] of tiles whose reconstruction [B, N, PIXELS] is nearer to its texture than to any other."""
+    nearest = np.asarray(((tiles[:, :, None] - look) ** 2).sum(-1).argmin(-1))
+    return np.array([(nearest[seen == c] == c).mean() if (seen == c).any() else np.nan for c in range(len(look))])
+
+
+def check_shown(job: Job, look: Array, seen: np.ndarray, tiles: Array) -> None:
+    """No policy can learn from codes that have lost the animals."""
+    share = shown(look, seen, tiles)
+    names = job.world.category_names
+    job.run.add_result({"shown": {name: round(float(s), 4) for name, s in zip(names, share, strict=True)}})
+    lost = [name for name, s in zip(names, share, strict=True) if s < SHOWN]
+    if lost:
+        raise UserError(
+            f"the autoencoder of {job.name} does not show enough of: {', '.join(lost)} ({np.nanmin(share):.0%} of tiles are "
+            f"recognised, {SHOWN:.0%} are needed): train it longer or with a smaller beta"
+        )
+
+
+class CodeNet(eqx.Module):
+    """Three layers of 64 on a frozen code."""
+
+    look: Array
+    encoder: Encoder
+    layers: list[Dense]
+    heads: Heads
+
+    def __init__(self, rng: np.random.Generator, world: TileWorld, look: Array, encoder: Encoder):
+        self.look = look
+        self.encoder = encoder
+        self.layers = [Dense(rng, n, POLICY) for n in (LATENT, POLICY, POLICY)]
+        self.heads = Heads(rng, POLICY, world.num_actions)
+
+    def encode(self, grid: Array) -> Array:
+        # Once, while collecting: no gradient reaches the encoder.
+        return jax.lax.stop_gradient(self.encoder(self.look, grid.reshape(len(grid), -1))[0])
+
+    def __call__(self, seen: Array) -> tuple[Array, Array]:
+        for layer in self.layers:
+            seen = jax.nn.relu(layer(seen))
+        return self.heads(seen)
+
+
+def error(look: Array, seen: Array, tiles: Array) -> Array:
+    """Squared error of reconstructed pictures, summed over each, [B]."""
+    return ((tiles - lay(seen, look)) ** 2).sum((1, 2))

@@ -1,0 +1,78 @@
+"""DARLA (Higgins et al., 2017): a disentangled code of source pictures, by a beta-VAE; then a policy on the frozen code.
+
+Its pictures come from a random policy in the source world. It sees nothing of the target before it is put there.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from protoalign.baselines.autoencoder import (
+    LATENT,
+    CodeNet,
+    Decoder,
+    Encoder,
+    check_shown,
+    divergence,
+    error,
+    sample,
+    train,
+)
+from protoalign.baselines.job import Adapted, Job
+from protoalign.baselines.pixels import PIXELS, in_look, lay
+from protoalign.rng import generator
+
+
+def train_source(job: Job) -> CodeNet:
+    grids = job.watch("source")
+    kind, beta, look = job.config.encoder, job.config.beta, job.source
+    judge = train_judge(job, grids) if job.config.perceptual else None
+
+    def loss(models: Any, seen: Array, key: Array) -> Array:
+        encoder, decoder = models
+        mean, spread, _ = encoder(look, seen[0])
+        tiles = decoder(sample(key, mean, spread))
+        if judge is None:
+            wrong = error(look, seen[0], tiles)
+        else:  # as far apart as the judge's features of them
+            wrong = ((judge(look, seen[0])[0] - judge.on_tiles(tiles)[0]) ** 2).sum(-1)
+        return (wrong + beta * divergence(mean, spread)).mean()
+
+    rng = generator(job.seed, "code/network")
+    models = (Encoder(rng, job.world, kind), Decoder(rng, job.world, LATENT))
+    encoder, decoder = train(job, "code", models, loss, [grids], job.config.code_updates)
+    some = grids[:: max(1, len(grids) // 512)]
+    check_shown(job, look, some, jax.jit(lambda s: decoder(encoder(look, s)[0]))(some))
+    net = CodeNet(generator(job.seed, "source/network"), job.world, look, encoder)
+    return job.learn("source", net, job.config.latent_steps, "source")
+
+
+def train_judge(job: Job, grids: np.ndarray) -> Encoder:
+    """A denoising autoencoder: it restores pictures of which a rectangle of tiles is blackened."""
+    height, width = job.world.shape
+    rows, cols = np.divmod(np.arange(height * width), width)
+    look = job.source
+
+    def loss(models: Any, seen: Array, key: Array) -> Array:
+        encoder, decoder = models
+        corner = jax.random.uniform(key, (2, 2, len(seen[0]))) * np.array([height, width])[:, None, None]
+        low, high = corner.min(1)[..., None], corner.max(1)[..., None]  # [2, B, 1]
+        hidden = (rows >= low[0]) & (rows < high[0]) & (cols >= low[1]) & (cols < high[1])  # [B, N]
+        tiles = jnp.where(hidden[..., None], 0, lay(seen[0], look))
+        return error(look, seen[0], decoder(encoder.on_tiles(tiles)[0])).mean()
+
+    rng = generator(job.seed, "judge/network")
+    models = (Encoder(rng, job.world, job.config.encoder), Decoder(rng, job.world, LATENT))
+    assert look.shape[1] == PIXELS
+    return train(job, "judge", models, loss, [grids], job.config.code_updates)[0]
+
+
+def adapt(job: Job, trained: CodeNet) -> list[Adapted]:
+    return [Adapted("as it is", 0, in_look(trained, job.target))]
+
+
+def evaluate(job: Job, trained: CodeNet, adapted: list[Adapted]) -> dict[str, Any]:
+    return job.judge(trained, adapted)

@@ -1,0 +1,78 @@
+"""What all baselines share: a run folder, two looks, training, counting and judging."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax import Array
+
+from protoalign.config import BaselineConfig, plain
+from protoalign.envs.base import TileWorld
+from protoalign.rl.networks import RandomNet
+from protoalign.rl.ppo import Auxiliary
+from protoalign.rl.rollout import begin, collect
+from protoalign.rl.train import train
+from protoalign.rng import stream
+from protoalign.runs import Run
+from protoalign.stages import EVALUATION_EPISODES, evaluate
+
+
+class Adapted(NamedTuple):
+    """A policy in the target world, after some steps there."""
+
+    label: str  # of what was done
+    steps: int  # of fine-tuning
+    net: Any
+
+
+@dataclass(frozen=True)
+class Job:
+    """One baseline, world and seed."""
+
+    name: str
+    run: Run
+    world: TileWorld
+    config: BaselineConfig
+    seed: int
+    source: Array  # looks, [C, PIXELS]
+    target: Array
+
+    def learn(self, stage: str, net: Any, steps: int, domain: str, auxiliary: Auxiliary | None = None) -> Any:
+        """Train a policy by PPO."""
+        config = self.config.stage(steps)
+        self.run.configure(stage, plain(config))
+        net, _, figures = train(self.run, stage, config, self.world, net, self.seed, auxiliary=auxiliary)
+        self.count(domain, stage, figures["steps"], figures["seconds"])
+        return net
+
+    def count(self, domain: str, stage: str, steps: int, seconds: float | None = None) -> None:
+        """Write down what a stage has used."""
+        result = self.run.result()
+        used = result.get("steps", {})
+        figures: dict[str, Any] = {"steps": used | {domain: used.get(domain, {}) | {stage: steps}}}
+        if seconds is not None:
+            figures["seconds"] = result.get("seconds", {}) | {stage: seconds}
+        self.run.add_result(figures)
+
+    def watch(self, domain: str) -> np.ndarray:
+        """Grids [F, N] that a random policy comes across, `config.frames` of them; what they look like is up to the caller."""
+        envs, steps = 128, -(-self.config.frames // 128)
+        start, play = jax.random.split(stream(self.seed, f"frames/{domain}"))
+        net = RandomNet(self.world.num_actions)
+        running = begin(self.world, start, envs)
+        roll = jax.jit(collect, static_argnums=(0, 4, 5, 6))
+        *_, record = roll(self.world, net, running, play, steps, envs * steps // 8, envs)
+        grids = np.asarray(record.observation).reshape(envs * steps, -1)[: self.config.frames]
+        self.count(domain, "frames", len(grids))
+        return grids
+
+    def judge(self, trained: Any, adapted: list[Adapted]) -> dict[str, Any]:
+        """Returns at home and in the target, over whole episodes."""
+
+        def play(net: Any, name: str) -> dict[str, Any]:
+            return evaluate(self.world, net, stream(self.seed, f"judge/{name}"), EVALUATION_EPISODES)
+
+        home = play(trained, "source")
+        rows = [{"label": a.label, "steps": a.steps, **play(a.net, f"target/{a.label}")} for a in adapted]
+        return {"source": home, "target": [row | {"ratio": round(row["return"] / home["return"], 4)} for row in rows]}

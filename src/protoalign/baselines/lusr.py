@@ -1,0 +1,93 @@
+"""LUSR (Xing et al., 2021): a code in two parts, one general and one of the domain; the policy sees the general part only.
+
+Its pictures come from a random policy, in the source and in the target world.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from protoalign.baselines.autoencoder import (
+    LATENT,
+    CodeNet,
+    Decoder,
+    Encoder,
+    check_shown,
+    divergence,
+    error,
+    sample,
+    shown,
+    train,
+)
+from protoalign.baselines.job import Adapted, Job
+from protoalign.baselines.pixels import in_look
+from protoalign.rng import generator
+
+STYLE = 16
+
+
+def train_source(job: Job) -> CodeNet:
+    encoder, _ = train_code(job)
+    net = CodeNet(generator(job.seed, "source/network"), job.world, job.source, encoder)
+    return job.learn("source", net, job.config.latent_steps, "source")
+
+
+def train_code(job: Job) -> tuple[Encoder, Decoder]:
+    grids = [job.watch("source"), job.watch("target")]
+    looks = (job.source, job.target)
+    beta, reverse = job.config.beta, job.config.reverse
+
+    def decode(decoder: Decoder, general: Array, style: Array) -> Array:
+        return decoder(jnp.concatenate([general, style], 1))
+
+    def loss(models: Any, seen: Array, key: Array) -> Array:
+        """Forward: pictures from their general code and the style of any picture of their domain. Reverse: the general code
+        does not depend on the style it is drawn with."""
+        encoder, decoder = models
+        keys = iter(jax.random.split(key, 8))
+        total, styles = jnp.float32(0), []
+        for look, some in zip(looks, seen, strict=True):
+            mean, spread, style = encoder(look, some)
+            general = sample(next(keys), mean, spread)
+            other = jax.random.permutation(next(keys), style)
+            wrong = error(look, some, decode(decoder, general, style)) + error(look, some, decode(decoder, general, other))
+            total += (wrong + 2 * beta * divergence(mean, spread)).mean() / len(looks)
+            styles.append(style)
+        style = jnp.concatenate(styles)
+        drawn = jax.random.normal(next(keys), (len(style), LATENT))
+        pair = [jax.lax.stop_gradient(decode(decoder, drawn, s)) for s in (style, jax.random.permutation(next(keys), style))]
+        one, other = (encoder.on_tiles(tiles)[0] for tiles in pair)
+        return total + reverse * jnp.abs(one - other).sum(-1).mean()
+
+    rng = generator(job.seed, "code/network")
+    models = (Encoder(rng, job.world, job.config.encoder, STYLE), Decoder(rng, job.world, LATENT + STYLE))
+    encoder, decoder = train(job, "code", models, loss, grids, job.config.code_updates)
+
+    @jax.jit
+    def again(look: Array, seen: Array) -> Array:
+        mean, _, style = encoder(look, seen)
+        return decode(decoder, mean, style)
+
+    some = [g[:: max(1, len(g) // 512)] for g in grids]
+    check_shown(job, job.source, some[0], again(job.source, some[0]))
+    names = job.world.category_names
+    target = shown(job.target, some[1], again(job.target, some[1]))
+    job.run.add_result({"shown_target": {n: round(float(s), 4) for n, s in zip(names, target, strict=True)}})
+    return encoder, decoder
+
+
+def swap(encoder: Encoder, decoder: Decoder, a: tuple[Array, Any], b: tuple[Array, Any]) -> list[Array]:
+    """Tiles of a (a look and grids) with its own style, and with the style of b."""
+    mean, _, own = encoder(*a)
+    style = encoder(*b)[2]
+    return [decoder(jnp.concatenate([mean, s], 1)) for s in (own, style)]
+
+
+def adapt(job: Job, trained: CodeNet) -> list[Adapted]:
+    return [Adapted("as it is", 0, in_look(trained, job.target))]
+
+
+def evaluate(job: Job, trained: CodeNet, adapted: list[Adapted]) -> dict[str, Any]:
+    return job.judge(trained, adapted)

@@ -1,0 +1,214 @@
+"""Actor-critics that see pixels, for the baselines.
+
+A tile world's picture is made of 8 x 8 tiles, one texture per category. A first layer of 8 x 8 pixels with stride 8 therefore
+gives a tile one code, by its category: code = f(texture). So a network can be given the grid and the textures (its `look`)
+instead of the picture, compute one code per category, and lay the codes out: the same numbers, far sooner. `on_frames` computes
+them from the picture; a test holds the two together. To put the network into another world is to give it another look.
+
+`TileNet` (the default) relates tiles by correlation. `ConvNet` is a plain stack of convolutions over the picture.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from protoalign.envs import appearance
+from protoalign.envs.base import TileWorld
+from protoalign.rl.networks import Dense, Heads
+
+PIXELS = appearance.TILE**2 * 3  # numbers in a tile
+CODE = 32
+CHANNELS = 4
+
+
+def load_look(look: str, world: TileWorld) -> Array:
+    """The textures called `look`, [C, PIXELS], from 0 to 1."""
+    textures = appearance.load(look, world.category_names)
+    return jnp.asarray(textures.reshape(-1, PIXELS)[: len(world.category_names)] / 255, jnp.float32)
+
+
+def lay(seen: Array, values: Array) -> Array:
+    """Per category values [C, F], laid out by grids [B, N] of categories: [B, N, F]."""
+    mark = (seen[..., None] == np.arange(len(values), dtype=np.uint8)).astype(values.dtype)
+    return mark @ values
+
+
+def frames(look: Array, seen: Array, shape: tuple[int, int]) -> Array:
+    """Pictures [B, 8H, 8W, 3] of grids [B, N]."""
+    size = appearance.TILE
+    tiles = lay(seen, look).reshape(-1, *shape, size, size, 3)
+    return tiles.swapaxes(2, 3).reshape(len(tiles), shape[0] * size, shape[1] * size, 3)
+
+
+def cut(pictures: Array) -> Array:
+    """Tiles [B, N, PIXELS] of pictures [B, 8H, 8W, 3]."""
+    size = appearance.TILE
+    batch, height, width, _ = pictures.shape
+    tiles = pictures.reshape(batch, height // size, size, width // size, size, 3).swapaxes(2, 3)
+    return tiles.reshape(batch, -1, PIXELS)
+
+
+class TileCode(eqx.Module):
+    """The first layer: 8 x 8 pixels, stride 8."""
+
+    dense: Dense
+
+    def __init__(self, rng: np.random.Generator, width: int = CODE):
+        self.dense = Dense(rng, PIXELS, width)
+
+    def __call__(self, tiles: Array) -> Array:
+        return jax.nn.relu(self.dense(2 * tiles - 1))
+
+
+class Correlation(eqx.Module):
+    """Features of what lies where, relative to what.
+
+    Of the maps [B, 1 + K, N], the first is correlated with each of the others: how much of the one lies how far from the
+    other. Correlations are taken as products of spectra, on a torus twice the grid's size so that nothing wraps around; the
+    dense layer that follows makes any use of them that it could make of the correlations themselves.
+    """
+
+    dense: Dense
+    hidden: Dense
+    shape: tuple[int, int] = eqx.field(static=True)
+
+    def __init__(self, rng: np.random.Generator, shape: tuple[int, int], channels: int, width: int):
+        self.shape = shape
+        self.dense = Dense(rng, self.waves().shape[1] * (channels + 1), width, 1.0)
+        self.hidden = Dense(rng, width, width)
+
+    def waves(self) -> np.ndarray:
+        """Cosines and sines of all waves at all tiles, [N, 2Q]."""
+        height, width = self.shape
+        waves = np.array([(a / (2 * height), b / (2 * width)) for a in range(2 * height) for b in range(width + 1)])
+        places = np.stack(np.divmod(np.arange(height * width), width), -1)
+        phase = 2 * np.pi * places @ waves.T
+        return np.concatenate([np.cos(phase), np.sin(phase)], 1).astype(np.float32)
+
+    def __call__(self, maps: Array) -> Array:
+        batch, number, tiles = maps.shape
+        spectrum = (maps.reshape(-1, tiles) @ self.waves()).reshape(batch, number, 2, -1)
+        one, others = spectrum[:, :1], spectrum[:, 1:]
+        real = one[:, :, 0] * others[:, :, 0] + one[:, :, 1] * others[:, :, 1]
+        imaginary = one[:, :, 0] * others[:, :, 1] - one[:, :, 1] * others[:, :, 0]
+        x = jnp.concatenate([x.reshape(batch, -1) for x in (real, imaginary, one)], 1)
+        return jax.nn.relu(self.hidden(jax.nn.relu(self.dense(0.3 * x))))
+
+
+class TileNet(eqx.Module):
+    """One code per tile, mixed into a few maps, correlated."""
+
+    look: Array  # [C, PIXELS], given, not learned
+    code: TileCode
+    mix: Dense
+    body: Correlation
+    heads: Heads
+
+    def __init__(self, rng: np.random.Generator, world: TileWorld, look: Array, width: int = 64):
+        self.look = look
+        self.code = TileCode(rng)
+        self.mix = Dense(rng, CODE, 1 + CHANNELS, 1.0)
+        self.body = Correlation(rng, world.shape, CHANNELS, width)
+        self.heads = Heads(rng, width, world.num_actions)
+
+    def encode(self, grid: Array) -> Array:
+        return grid.reshape(len(grid), -1)
+
+    def features(self, seen: Array) -> Array:
+        return self.body(lay(seen, self.mix(self.code(jax.lax.stop_gradient(self.look)))).swapaxes(1, 2))
+
+    def __call__(self, seen: Array) -> tuple[Array, Array]:
+        return self.heads(self.features(seen))
+
+    def on_frames(self, pictures: Array) -> tuple[Array, Array]:
+        """The same from pictures [B, 8H, 8W, 3] with values from 0 to 1."""
+        return self.heads(self.body(self.mix(self.code(cut(pictures))).swapaxes(1, 2)))
+
+
+class TileEye(eqx.Module):
+    """All tiles' codes in a row, [B, N * CODE]."""
+
+    code: TileCode
+    size: int = eqx.field(static=True)
+
+    def __init__(self, rng: np.random.Generator, world: TileWorld):
+        self.code = TileCode(rng)
+        self.size = world.shape[0] * world.shape[1] * CODE
+
+    def __call__(self, look: Array, seen: Array) -> Array:
+        return lay(seen, self.code(look)).reshape(len(seen), -1)
+
+    def on_tiles(self, tiles: Array) -> Array:
+        """The same from tiles [B, N, PIXELS]."""
+        return self.code(tiles).reshape(len(tiles), -1)
+
+
+class ConvEye(eqx.Module):
+    """Three convolutions over the picture, as for Atari games: 8 x 8 stride 4, 4 x 4 stride 2, 3 x 3."""
+
+    weights: list[Array]  # [height, width, in, out]
+    biases: list[Array]
+    shape: tuple[int, int] = eqx.field(static=True)
+    size: int = eqx.field(static=True)
+
+    def __init__(self, rng: np.random.Generator, world: TileWorld):
+        sizes = ((8, 8, 3, 32), (4, 4, 32, 64), (3, 3, 64, 64))
+        self.weights = [jnp.asarray(rng.standard_normal(s) * (2 / np.prod(s[:3])) ** 0.5, jnp.float32) for s in sizes]
+        self.biases = [jnp.zeros(s[3]) for s in sizes]
+        self.shape = world.shape
+        self.size = self.on_frames(jnp.zeros((1, *(appearance.TILE * n for n in world.shape), 3))).shape[1]
+
+    def __call__(self, look: Array, seen: Array) -> Array:
+        return self.on_frames(frames(look, seen, self.shape))
+
+    def on_frames(self, pictures: Array) -> Array:
+        x = 2 * pictures - 1
+        for weight, bias, stride in zip(self.weights, self.biases, (4, 2, 1), strict=True):
+            x = jax.lax.conv_general_dilated(x, weight, (stride, stride), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+            x = jax.nn.relu(x + bias)
+        return x.reshape(len(x), -1)
+
+    def on_tiles(self, tiles: Array) -> Array:
+        size = appearance.TILE
+        pictures = tiles.reshape(-1, *self.shape, size, size, 3).swapaxes(2, 3)
+        return self.on_frames(pictures.reshape(len(tiles), self.shape[0] * size, self.shape[1] * size, 3))
+
+
+EYES: dict[str, Callable[..., Any]] = {"tiles": TileEye, "conv": ConvEye}
+
+
+class ConvNet(eqx.Module):
+    """Convolutions and a dense layer."""
+
+    look: Array
+    eye: ConvEye
+    dense: Dense
+    heads: Heads
+
+    def __init__(self, rng: np.random.Generator, world: TileWorld, look: Array, width: int = 64):
+        self.look = look
+        self.eye = ConvEye(rng, world)
+        self.dense = Dense(rng, self.eye.size, width)
+        self.heads = Heads(rng, width, world.num_actions)
+
+    def encode(self, grid: Array) -> Array:
+        return grid.reshape(len(grid), -1)
+
+    def features(self, seen: Array) -> Array:
+        return jax.nn.relu(self.dense(self.eye(jax.lax.stop_gradient(self.look), seen)))
+
+    def __call__(self, seen: Array) -> tuple[Array, Array]:
+        return self.heads(self.features(seen))
+
+
+NETWORKS: dict[str, Callable[..., Any]] = {"tiles": TileNet, "conv": ConvNet}
+
+
+def in_look(net: Any, look: Array) -> Any:
+    """The same network in a world of another look."""
+    return eqx.tree_at(lambda n: n.look, net, look)

@@ -1,0 +1,173 @@
+"""All five from beginning to end, small; a learning test of each part that can fail by itself."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from protoalign import UserError, config
+from protoalign.baselines import ltmbr, unit4rl
+from protoalign.baselines.job import Job
+from protoalign.baselines.pixels import load_look
+from protoalign.baselines.run import run
+from protoalign.envs.hunter import Hunter
+from protoalign.rl.ppo import Batch, Next
+from protoalign.runs import Run
+
+WORLD = Hunter()
+SMALL = replace(
+    config.BASELINE["fast"],
+    source_steps=8192,
+    latent_steps=8192,
+    target_steps=8192,
+    frames=2000,
+    code_updates=20,
+    translation_updates=20,
+)
+
+
+@pytest.fixture
+def small(monkeypatch):
+    monkeypatch.setitem(config.BASELINE, "fast", SMALL)
+    monkeypatch.setattr("protoalign.baselines.autoencoder.SHOWN", 0.0)
+
+
+def job(path, settings=SMALL, seed=0) -> Job:
+    return Job("test", Run(path), WORLD, settings, seed, load_look("source", WORLD), load_look("target", WORLD))
+
+
+@pytest.mark.parametrize("name", ["ppo", "darla", "lusr", "unit4rl", "ltmbr"])
+def test_from_beginning_to_end(name, small, tmp_path):
+    result = run(name, "hunter-z1c1", tmp_path / "run", 3, "fast", "target")
+    assert result["source"]["episodes"] == result["target"][0]["episodes"] == 2048
+    assert result["target"][0]["steps"] == 0
+    again = run(name, "hunter-z1c1", tmp_path / "run", 3, "fast", "target")
+    assert again == result
+    frames = {"source": {"frames": 2000}, "target": {"frames": 2000}}
+    expected = {
+        "ppo": {"source": {"source": 8192}},
+        "darla": {"source": frames["source"] | {"source": 8192}},
+        "lusr": {"source": frames["source"] | {"source": 8192}, "target": frames["target"]},
+        "unit4rl": {"source": {"source": 8192} | frames["source"], "target": frames["target"] | {"adapt": 8192}},
+        "ltmbr": {
+            "source": {"source": 8192},
+            "target": {"adapt": 8192},
+            "control": {"adapt-none": 8192, "adapt-random": 8192},
+        },
+    }
+    assert result["steps"] == expected[name]
+
+
+def test_no_policy_on_codes_that_show_nothing(small, tmp_path, monkeypatch):
+    monkeypatch.setattr("protoalign.baselines.autoencoder.SHOWN", 0.9)
+    with pytest.raises(UserError, match=r"does not show enough of: .*cow"):
+        run("darla", "hunter-z1c1", tmp_path / "run", 0, "fast", "target")
+    assert "source" not in Run(tmp_path / "run").result()
+
+
+def test_perceptual_loss_runs(small, tmp_path, monkeypatch):
+    monkeypatch.setitem(config.BASELINE, "fast", replace(SMALL, perceptual=True))
+    result = run("darla", "hunter-z1c1", tmp_path / "run", 0, "fast", "target")
+    assert result["seconds"].keys() >= {"judge", "code", "source"}
+
+
+def test_killed_and_started_again(tmp_path):
+    """A run killed while it trains ends with the same numbers as one that was not."""
+    program = """
+import sys
+from dataclasses import replace
+from pathlib import Path
+from protoalign import runtime
+runtime.configure()
+from protoalign import config, runs
+from protoalign.baselines.run import run
+import protoalign.rl.train as training
+training.SAVE_SECONDS = 0.0
+small = dict(source_steps=40960, frames=2000, translation_updates=60, target_steps=40960)
+config.BASELINE["fast"] = replace(config.BASELINE["fast"], **small)
+if sys.argv[2] != "never":
+    stage, after = sys.argv[2].split(":")
+    save = runs.Run.save
+    def save_and_die(self, name, step, tree, info):
+        save(self, name, step, tree, info)
+        if name == stage and step >= int(after):
+            import os
+            os._exit(9)
+    runs.Run.save = save_and_die
+print(run("unit4rl", "hunter-z1c1", Path(sys.argv[1]), 1, "fast", "target")["target"])
+"""
+
+    def start(folder, death):
+        command = [sys.executable, "-c", program, str(tmp_path / folder), death]
+        return subprocess.run(command, capture_output=True, text=True, env=os.environ | {"NO_COLOR": "1"}, check=False)
+
+    whole = start("whole", "never")
+    assert whole.returncode == 0, whole.stderr
+    for death in ("source:4", "translate:20", "adapt:5"):
+        assert start("killed", death).returncode == 9
+    last = start("killed", "never")
+    assert last.returncode == 0, last.stderr
+    assert last.stdout.splitlines()[-1] == whole.stdout.splitlines()[-1]
+
+
+def test_translation_finds_back_a_look_of_one_colour_each(tmp_path):
+    """Worlds that differ in nothing: after training, translated textures are again textures of the source."""
+    same = job(tmp_path, replace(SMALL, translation_updates=400))
+    translator = unit4rl.train_translator(replace_target(same))
+    look = np.asarray(unit4rl.translate(translator, same.source))
+    share = np.abs(look - np.asarray(same.source)).mean(1)
+    assert share[0] < 0.1  # the floor, four tiles in five
+
+
+def replace_target(job: Job) -> Job:
+    return replace(job, target=job.source)
+
+
+def test_model_loss_is_the_formula_and_leaves_a_frozen_model_alone(tmp_path):
+    net = ltmbr.fresh(job(tmp_path), "source/network")
+    seen = jnp.asarray(np.asarray(WORLD.observe(WORLD.reset(jax.random.key(0), 8))).reshape(8, -1))
+    action, reward = jnp.arange(8) % 9, jnp.linspace(-1, 1, 8)
+    known = jnp.arange(8) < 5
+    zero = jnp.zeros(8)
+    batch = Batch(seen, action, zero, zero, zero, zero > -1, Next(seen[::-1], reward, known))
+    z, after = (np.asarray(net.latent(x)) for x in (seen, seen[::-1]))
+    np.testing.assert_allclose((z**2).sum(1), 1, atol=1e-4)
+    step, bias = np.asarray(net.model.step.weight).reshape(64, 9, 64), np.asarray(net.model.step.bias).reshape(9, 64)
+    expected = 0.0
+    for i in range(5):
+        a = int(action[i])
+        following = z[i] @ step[:, a] + bias[a]
+        paid = z[i] @ np.asarray(net.model.reward.weight)[:, a] + float(net.model.reward.bias[a])
+        expected += ((following - after[i]) ** 2).sum() + (paid - float(reward[i])) ** 2
+    assert float(ltmbr.model_loss(4.0, frozen=False)(net, batch)) == pytest.approx(4 * expected / 5, rel=1e-4)
+    grads = jax.grad(ltmbr.model_loss(4.0, frozen=True))(net, batch)
+    assert max(float(abs(g).max()) for g in jax.tree.leaves(grads.model)) == 0
+    assert max(float(abs(g).max()) for g in jax.tree.leaves(grads.net)) > 0
+
+
+def test_wrong_arguments_from_the_command_line(tmp_path):
+    def call(*arguments):
+        return subprocess.run(
+            [sys.executable, "-m", "protoalign", "baseline", *arguments, "--out", str(tmp_path / "run")],
+            capture_output=True,
+            text=True,
+            env=os.environ | {"NO_COLOR": "1"},
+            check=False,
+        )
+
+    few = call("ppo", "hunter-z1c1", "--steps", "10")
+    assert few.returncode == 2
+    assert "use at least 4096" in few.stderr
+    look = call("ppo", "hunter-z1c1", "--target", "nowhere")
+    assert look.returncode == 2
+    assert "no look is called 'nowhere'" in look.stderr
+    assert not (tmp_path / "run").exists()
+    done = call("ppo", "hunter-z1c1", "--steps", "4096", "--json")
+    assert done.returncode == 0
+    assert json.loads(done.stdout.splitlines()[-1])["steps"] == {"source": {"source": 4096}}

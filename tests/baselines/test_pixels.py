@@ -1,0 +1,91 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from protoalign.baselines.autoencoder import Encoder, shown
+from protoalign.baselines.pixels import ConvEye, TileEye, TileNet, cut, frames, in_look, lay, load_look
+from protoalign.envs import appearance
+from protoalign.envs.hunter import Hunter
+
+WORLD = Hunter()
+GRIDS = np.asarray(WORLD.observe(WORLD.reset(jax.random.key(0), 32)))
+SEEN = jnp.asarray(GRIDS.reshape(32, -1))
+
+
+def pictures(look: str) -> np.ndarray:
+    """What a Gymnasium environment shows, from 0 to 1."""
+    return appearance.render(appearance.load(look, WORLD.category_names), GRIDS).astype(np.float32) / 255
+
+
+@pytest.mark.parametrize("look", ["source", "target", "random:5"])
+def test_frames_are_the_pictures(look):
+    mine = frames(load_look(look, WORLD), SEEN, WORLD.shape)
+    np.testing.assert_allclose(mine, pictures(look), atol=1e-6)
+    np.testing.assert_allclose(cut(mine), lay(SEEN, load_look(look, WORLD)), atol=1e-6)
+
+
+@pytest.mark.parametrize("look", ["source", "target"])
+def test_grids_with_a_look_are_as_good_as_pixels(look):
+    """The first layer is a convolution of 8 x 8 pixels with stride 8: computed as one, the numbers are the same."""
+    net = in_look(TileNet(np.random.default_rng(0), WORLD, load_look("source", WORLD)), load_look(look, WORLD))
+    kernel = net.code.dense.weight.reshape(8, 8, 3, -1)
+    x = jax.lax.conv_general_dilated(
+        2 * pictures(look) - 1, kernel, (8, 8), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
+    codes = jax.nn.relu(x + net.code.dense.bias).reshape(32, 64, -1)
+    np.testing.assert_allclose(lay(SEEN, net.code(net.look)), codes, atol=1e-5)
+    for mine, theirs in zip(net(net.encode(GRIDS)), net.on_frames(pictures(look)), strict=True):
+        np.testing.assert_allclose(mine, theirs, atol=1e-5)
+
+
+def test_another_look_is_another_world():
+    net = TileNet(np.random.default_rng(0), WORLD, load_look("source", WORLD))
+    moved = in_look(net, load_look("target", WORLD))
+    assert abs(net.features(SEEN) - moved.features(SEEN)).max() > 0.1
+
+
+def test_correlation_knows_how_far_things_are_apart():
+    """Moved together, two things give the same products of spectra; moved apart, others."""
+    body = TileNet(np.random.default_rng(0), WORLD, load_look("source", WORLD)).body
+
+    def products(*places):
+        maps = np.zeros((2, 64), np.float32)
+        for layer, place in zip(maps, places, strict=True):
+            layer[place] = 1
+        one, other = maps @ body.waves()
+        waves = len(one) // 2
+        return np.concatenate(
+            [
+                one[:waves] * other[:waves] + one[waves:] * other[waves:],
+                one[:waves] * other[waves:] - one[waves:] * other[:waves],
+            ]
+        )
+
+    np.testing.assert_allclose(products(0, 10), products(9, 19), atol=1e-5)
+    assert abs(products(0, 10) - products(0, 11)).max() > 0.1
+    assert abs(products(0, 7) - products(8, 7)).max() > 0.1  # neither does anything wrap around
+
+
+@pytest.mark.parametrize("eye", [TileEye, ConvEye])
+def test_eyes_see_the_same_in_tiles(eye):
+    look = load_look("target", WORLD)
+    mine = eye(np.random.default_rng(0), WORLD)
+    np.testing.assert_allclose(mine(look, SEEN), mine.on_tiles(lay(SEEN, look)), atol=1e-4)
+    assert mine(look, SEEN).shape == (32, mine.size)
+
+
+def test_codes_ignore_nothing_at_the_start():
+    encoder = Encoder(np.random.default_rng(0), WORLD, "tiles")
+    mean, spread, _ = encoder(load_look("source", WORLD), SEEN)
+    assert mean.shape == spread.shape == (32, 128)
+    assert len(np.unique(np.asarray(mean)[:, 0])) == 32
+
+
+def test_shown_counts_tiles_that_are_recognised():
+    look = load_look("source", WORLD)
+    seen = np.array([[0, 1, 1, 3]], np.uint8)
+    tiles = np.array(lay(jnp.asarray(seen), look))
+    tiles[0, 1] = look[0]  # one of two zombies is painted as floor
+    share = shown(look, seen, jnp.asarray(tiles))
+    np.testing.assert_array_equal(share, [1, 0.5, np.nan, 1, np.nan])
