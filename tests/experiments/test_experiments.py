@@ -25,11 +25,12 @@ def test_a_right_mapping_plays_as_at_home_and_a_wrong_one_does_not(monkeypatch):
     net = RelativeNet(np.random.default_rng(0), WORLD, 16)
     net = jax.tree.map(lambda x: x + jnp.asarray(np.random.default_rng(1).normal(size=x.shape), jnp.float32), net)
     subject = SimpleNamespace(world=WORLD, task=net)
-    right = np.tile(np.arange(5), (512, 1))
-    key = imagined.stream(3, "play/here")
+    monkeypatch.setattr(imagined, "GAMES", 512)
+    right = np.arange(5)[None]
+    key = imagined.stream(3, "play")
     at_home, _ = play_out(WORLD, net, key, 512)
-    np.testing.assert_array_equal(imagined.returns(subject, right, 3, "here"), at_home)
-    swapped = imagined.returns(subject, right[:, [0, 3, 2, 1, 4]], 3, "here")
+    np.testing.assert_array_equal(imagined.returns(subject, right, 3), at_home)
+    swapped = imagined.returns(subject, right[:, [0, 3, 2, 1, 4]], 3)
     assert (swapped != at_home).any()
 
 

@@ -27,6 +27,7 @@ from protoalign.rl.rollout import play_out
 from protoalign.rng import stream
 
 EPISODES = 8192
+GAMES = 32768  # per return
 LONGEST = TIME_LIMIT + 1
 AFTER = (1, 2, 4, 16)  # episodes
 SURE = (0.9, 0.95, 0.99, 0.995, 0.999)
@@ -89,8 +90,8 @@ _follow = jax.jit(follow)
 def measure(path: Path, seed: int) -> dict[str, Any]:
     """All figures of one finished run folder."""
     agent = stages.load_agent(path)
-    figures: dict[str, Any] = {"episodes": EPISODES, "policies": {}}
-    home = returns(agent, np.tile(np.arange(len(agent.world.category_names)), (EPISODES, 1)), seed, "home")
+    figures: dict[str, Any] = {"episodes": EPISODES, "games": GAMES, "policies": {}}
+    home = returns(agent, np.arange(len(agent.world.category_names))[None], seed)
     figures["source_return"] = mean_and_error(home)
     for name, net in policies(agent).items():
         world = ImaginedWorld(agent.model, agent.world, 1.0)
@@ -98,28 +99,26 @@ def measure(path: Path, seed: int) -> dict[str, Any]:
         figures["policies"][name] = {
             "informative_interactions": mean_and_error((done.episodes.reward != 0).sum(1)),
             "steps": mean_and_error(done.episodes.length),
-            "after": {str(k): after_episodes(agent, done, k, seed, name) for k in AFTER},
+            "after": {str(k): after_episodes(agent, done, k, seed) for k in AFTER},
         }
         if name == "pi_exp":
             figures |= beliefs_over_time(agent, done)
     return figures
 
 
-def after_episodes(agent: Agent, done: Any, episodes: int, seed: int, name: str) -> dict[str, Any]:
-    """Explore so many episodes, decode, play one: how often all is right, and what the mappings are worth."""
+def after_episodes(agent: Agent, done: Any, episodes: int, seed: int) -> dict[str, Any]:
+    """Explore so many episodes, decode, play: how often all is right, and what the mappings are worth."""
     scores = decoding.by_prototype(done.score, done.imagined.truth)
     groups = len(scores) // episodes
     grouped = scores[: groups * episodes].reshape(groups, episodes, *scores.shape[1:])
     taken = decoding.decode(decoding.combine(grouped))
-    if groups < EPISODES:  # every mapping plays as often as it takes to have as many games
-        taken = np.tile(taken, (-(-EPISODES // groups), 1))[:EPISODES]
     return {
         "correct": round(decoding.share_right(scores, episodes), 5),
         "correct_type_by_type": round(decoding.share_right(scores, episodes, joint=False), 5),
         "correct_averaged": round(decoding.share_right(scores, episodes, "average"), 5),
         "correct_averaged_type_by_type": round(decoding.share_right(scores, episodes, "average", joint=False), 5),
         "groups": groups,
-        "return": mean_and_error(returns(agent, taken, seed, f"{name}/{episodes}")),
+        "return": mean_and_error(returns(agent, taken, seed)),
     }
 
 
@@ -128,10 +127,14 @@ def _play(world: MisreadWorld, net: Any, key: Array) -> Array:
     return play_out(world, net, key, len(world.taken))[0]
 
 
-def returns(agent: Agent, taken: np.ndarray, seed: int, name: str) -> np.ndarray:
-    """Returns [E] of pi_task when prototypes are taken for others, [E, C]."""
+def returns(agent: Agent, taken: np.ndarray, seed: int) -> np.ndarray:
+    """Returns [GAMES] of pi_task when prototypes are taken for others, [M, C]; each of the M mappings plays as often.
+
+    The games are the same whatever the mappings, so that differences are theirs and not of luck.
+    """
+    taken = np.resize(taken, (GAMES, taken.shape[1]))
     world = MisreadWorld(jnp.asarray(taken, jnp.int32), agent.world)
-    return np.asarray(_play(world, agent.task, stream(seed, f"play/{name}")), np.float64)
+    return np.asarray(_play(world, agent.task, stream(seed, "play")), np.float64)
 
 
 def mean_and_error(values: np.ndarray) -> list[float]:
