@@ -20,7 +20,7 @@ Folder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
 
 Baseline = Literal["ppo", "darla", "lusr", "unit4rl", "ltmbr"]
 What = Literal[
-    "all", "table1", "table2", "episodes", "necessity", "alignment", "reconstruction", "calibration", "stopping",
+    "all", "table1", "table2", "baselines", "episodes", "necessity", "alignment", "reconstruction", "calibration", "stopping",
     "random-looks", "frozen", "noise", "subsets", "mixed", "variants",
 ]  # fmt: skip
 
@@ -262,7 +262,7 @@ def reproduce(
 
     data = experiments.Results(results, runs, seeds)
     if worlds:
-        data.all(worlds)
+        data.baselines(worlds) if what == "baselines" else data.all(worlds)
         return
     for name, show in experiments.EXPERIMENTS.items():
         if what in (name, "all"):

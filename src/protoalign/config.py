@@ -135,9 +135,9 @@ class BaselineConfig:
     """Of fine-tuning in the target (UNIT4RL, LTMBR)."""
     frames: int = 50_000
     """By a random policy, per domain: for autoencoders and translation."""
-    code_updates: int = 3000
+    code_updates: int = 6000
     """Of the autoencoders."""
-    beta: float = 0.5
+    beta: float = 0.1
     """Weight of KL (sum over latents) against squared error (sum over the picture's values from 0 to 1), DARLA and LUSR."""
     perceptual: bool = False
     """DARLA's reconstruction error in the features of a denoising autoencoder instead of pixels."""

@@ -19,7 +19,7 @@ from protoalign.rl.train import fit
 from protoalign.rng import generator, stream
 
 LATENT = 128
-HIDDEN = 256
+HIDDEN = 512
 POLICY = 64  # width of the policy's layers
 BATCH = 64
 SHOWN = 0.9  # of zombies and cows must be seen in reconstructions before any policy is trained on the codes
@@ -79,22 +79,26 @@ def divergence(mean: Array, spread: Array) -> Array:
 
 
 def train(
-    job: Job, stage: str, models: Any, loss: Callable[[Any, Array, Array], Array], grids: list[np.ndarray], updates: int
+    job: Job, stage: str, models: Any, loss: Callable[[Any, Array, Array, Array], Array], grids: list[np.ndarray], updates: int
 ) -> Any:
-    """Minimise `loss(models, seen, key)`, with a batch of grids [domains, BATCH, N], one of each domain."""
-    optimiser = optax.adam(optax.cosine_decay_schedule(2e-3, updates, 0.02))
+    """Minimise `loss(models, seen, key, beta)`, with a batch of grids [domains, BATCH, N], one of each domain.
+
+    Beta rises from 0 to its value in the first half: small objects are else given up before they are found.
+    """
+    optimiser = optax.adam(optax.cosine_decay_schedule(1e-3, updates, 0.02))
 
     @jax.jit
-    def step(state: Any, seen: Array, key: Array) -> Any:
+    def step(state: Any, seen: Array, key: Array, beta: Array) -> Any:
         models, moments = state
-        value, grads = jax.value_and_grad(loss)(models, seen, key)
+        value, grads = jax.value_and_grad(loss)(models, seen, key, beta)
         change, moments = optimiser.update(grads, moments)
         return (optax.apply_updates(models, change), moments), value
 
     def update(state: Any, i: int) -> Any:
         rng = generator(job.seed, f"{stage}/{i}")
         seen = np.stack([g[rng.integers(0, len(g), BATCH)] for g in grids])
-        state, value = step(state, seen, jax.random.fold_in(stream(job.seed, stage), i))
+        beta = jnp.float32(job.config.beta * min(1, 2 * i / updates))
+        state, value = step(state, seen, jax.random.fold_in(stream(job.seed, stage), i), beta)
         return state, {"loss": value}
 
     job.run.configure(stage, {"updates": updates, "batch": BATCH, "beta": job.config.beta})

@@ -28,10 +28,10 @@ from protoalign.rng import generator
 
 def train_source(job: Job) -> CodeNet:
     grids = job.watch("source")
-    kind, beta, look = job.config.encoder, job.config.beta, job.source
+    kind, look = job.config.encoder, job.source
     judge = train_judge(job, grids) if job.config.perceptual else None
 
-    def loss(models: Any, seen: Array, key: Array) -> Array:
+    def loss(models: Any, seen: Array, key: Array, beta: Array) -> Array:
         encoder, decoder = models
         mean, spread, _ = encoder(look, seen[0])
         tiles = decoder(sample(key, mean, spread))
@@ -56,7 +56,7 @@ def train_judge(job: Job, grids: np.ndarray) -> Encoder:
     rows, cols = np.divmod(np.arange(height * width), width)
     look = job.source
 
-    def loss(models: Any, seen: Array, key: Array) -> Array:
+    def loss(models: Any, seen: Array, key: Array, beta: Array) -> Array:
         encoder, decoder = models
         corner = jax.random.uniform(key, (2, 2, len(seen[0]))) * np.array([height, width])[:, None, None]
         low, high = corner.min(1)[..., None], corner.max(1)[..., None]  # [2, B, 1]

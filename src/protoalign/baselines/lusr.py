@@ -3,11 +3,14 @@
 Its pictures come from a random policy, in the source and in the target world.
 """
 
+import io
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
+from PIL import Image
 
 from protoalign.baselines.autoencoder import (
     LATENT,
@@ -22,7 +25,8 @@ from protoalign.baselines.autoencoder import (
     train,
 )
 from protoalign.baselines.job import Adapted, Job
-from protoalign.baselines.pixels import in_look
+from protoalign.baselines.pixels import in_look, lay, picture
+from protoalign.files import write_atomic
 from protoalign.rng import generator
 
 STYLE = 16
@@ -37,12 +41,12 @@ def train_source(job: Job) -> CodeNet:
 def train_code(job: Job) -> tuple[Encoder, Decoder]:
     grids = [job.watch("source"), job.watch("target")]
     looks = (job.source, job.target)
-    beta, reverse = job.config.beta, job.config.reverse
+    reverse = job.config.reverse
 
     def decode(decoder: Decoder, general: Array, style: Array) -> Array:
         return decoder(jnp.concatenate([general, style], 1))
 
-    def loss(models: Any, seen: Array, key: Array) -> Array:
+    def loss(models: Any, seen: Array, key: Array, beta: Array) -> Array:
         """Forward: pictures from their general code and the style of any picture of their domain. Reverse: the general code
         does not depend on the style it is drawn with."""
         encoder, decoder = models
@@ -90,4 +94,23 @@ def adapt(job: Job, trained: CodeNet) -> list[Adapted]:
 
 
 def evaluate(job: Job, trained: CodeNet, adapted: list[Adapted]) -> dict[str, Any]:
+    draw_swaps(job)
     return job.judge(trained, adapted)
+
+
+def draw_swaps(job: Job, number: int = 8) -> None:
+    """The paper's figure, as swaps.png: pictures a and b, a from its own codes, a with the style of b; b is of the other world
+    in every second column."""
+    encoder, decoder = train_code(job)
+    pool = [job.watch(domain) for domain in ("source", "target")]
+    rng = generator(job.seed, "swaps")
+    looks, columns = (job.source, job.target), []
+    for i in range(number):
+        domains = (0, i % 2)
+        a, b = ((looks[d], pool[d][rng.integers(0, len(pool[d]), 1)]) for d in domains)
+        rows = [lay(jnp.asarray(seen), look) for look, seen in (a, b)] + swap(encoder, decoder, a, b)
+        columns.append(np.concatenate([np.asarray(picture(tiles, job.world.shape))[0] for tiles in rows]))
+    image = np.round(255 * np.concatenate(columns, 1)).astype(np.uint8)
+    buffer = io.BytesIO()
+    Image.fromarray(image).resize((2 * image.shape[1], 2 * image.shape[0]), Image.Resampling.NEAREST).save(buffer, "PNG")
+    write_atomic(job.run.path / "swaps.png", buffer.getvalue())

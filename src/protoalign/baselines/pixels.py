@@ -40,9 +40,14 @@ def lay(seen: Array, values: Array) -> Array:
 
 def frames(look: Array, seen: Array, shape: tuple[int, int]) -> Array:
     """Pictures [B, 8H, 8W, 3] of grids [B, N]."""
+    return picture(lay(seen, look), shape)
+
+
+def picture(tiles: Array, shape: tuple[int, int]) -> Array:
+    """Pictures [B, 8H, 8W, 3] of tiles [B, N, PIXELS]."""
     size = appearance.TILE
-    tiles = lay(seen, look).reshape(-1, *shape, size, size, 3)
-    return tiles.swapaxes(2, 3).reshape(len(tiles), shape[0] * size, shape[1] * size, 3)
+    placed = tiles.reshape(-1, *shape, size, size, 3).swapaxes(2, 3)
+    return placed.reshape(len(tiles), shape[0] * size, shape[1] * size, 3)
 
 
 def cut(pictures: Array) -> Array:
@@ -174,9 +179,7 @@ class ConvEye(eqx.Module):
         return x.reshape(len(x), -1)
 
     def on_tiles(self, tiles: Array) -> Array:
-        size = appearance.TILE
-        pictures = tiles.reshape(-1, *self.shape, size, size, 3).swapaxes(2, 3)
-        return self.on_frames(pictures.reshape(len(tiles), self.shape[0] * size, self.shape[1] * size, 3))
+        return self.on_frames(picture(tiles, self.shape))
 
 
 EYES: dict[str, Callable[..., Any]] = {"tiles": TileEye, "conv": ConvEye}

@@ -21,3 +21,23 @@ POLICIES = {"pi_exp": (0.86, 0.85, 1.62), "pi_random": (0.32, 0.21, 0.12), "pi_t
 # Table of reconstruction errors.
 RECONSTRUCTION = {"source": (0.0112, 0.0142, 0.0179, 0.0410), "target": (4.920, 8.034, 9.998, 14.327)}
 STEPS_IN_TARGET = 100  # about
+
+# Table of all results, baselines: source and target per world, None where the table has none.
+BASELINES: dict[str, tuple[tuple[float | None, float], ...]] = {
+    "PPO": ((1.73, -0.01), (3.04, -0.03), (4.15, -0.04), (5.12, -0.03)),
+    "DARLA": ((1.25, -0.01), (1.76, -0.02), (1.91, 0.01), (2.23, 0.02)),
+    "LUSR": ((1.14, -0.33), (1.19, -0.03), (0.89, -0.05), (0.90, -0.03)),
+    "UNIT4RL@0M": ((1.73, 0.22), (3.04, 0.81), (4.15, -0.87), (5.12, 1.34)),
+    "LTMBR@0M": ((1.50, 0.00), (2.73, -0.01), (3.89, -0.01), (4.68, -0.03)),
+    "UNIT4RL@3M": ((None, 1.35), (None, 3.13), (None, 3.84), (None, 4.67)),
+    "LTMBR@3M": ((None, 1.27), (None, 2.14), (None, 2.83), (None, 3.30)),
+}
+RATIOS = {
+    "PPO": -0.01,
+    "DARLA": -0.00,
+    "LUSR": -0.1,
+    "UNIT4RL@0M": 0.11,
+    "LTMBR@0M": 0.00,
+    "UNIT4RL@3M": 0.91,
+    "LTMBR@3M": 0.84,
+}

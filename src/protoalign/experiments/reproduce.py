@@ -10,15 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from protoalign import stages
+from protoalign.baselines import run as baseline_runs
 from protoalign.errors import UserError
-from protoalign.experiments import figures, frozen, imagined, looks, tables
+from protoalign.experiments import compared, figures, frozen, imagined, looks, tables
 from protoalign.experiments.paper import WORLDS
-from protoalign.files import read_json, write_json
+from protoalign.files import read_json, write_atomic, write_json
 from protoalign.progress import warn
 from protoalign.runs import Run
 from protoalign.runtime import versions
 
 SEEDS = 4
+BASELINE_SEEDS = 2
 CURVE = ("steps", "return", "one_episode_correct", "information")
 
 
@@ -28,7 +30,8 @@ class Results:
     def __init__(self, results: Path, runs: Path, seeds: int | None = None):
         if seeds is not None and seeds < 1:
             raise UserError(f"--seeds {seeds}: use at least 1")
-        (results / "opa").mkdir(parents=True, exist_ok=True)
+        for folder in ("opa", "baselines"):
+            (results / folder).mkdir(parents=True, exist_ok=True)
         self.results, self.runs, self.seeds = results, runs, seeds
 
     def run(self, world: str, seed: int) -> dict[str, Any]:
@@ -55,6 +58,50 @@ class Results:
     def _there(self, world: str) -> int:
         """Seeds measured without a gap, from 0."""
         return next(n for n in count() if not (self.results / "opa" / f"{world}-s{n}.json").exists())
+
+    def baseline(self, name: str, world: str, seed: int) -> dict[str, Any]:
+        """One of the paper's baselines in one world from one seed."""
+        path = self._baseline_path(name, world, seed)
+        if not path.exists():
+            folder = self.runs / f"{name}-{world}-s{seed}"
+            warn(f"{path} is not there: training {name} in {world}, seed {seed}, in {folder}")
+            result = baseline_runs.run(name, world, folder, seed, "fast", "target")
+            if (folder / "swaps.png").exists():
+                write_atomic(path.with_suffix(".png"), (folder / "swaps.png").read_bytes())
+            curve = [
+                {k: row[k] for k in ("steps", "return")} for row in Run(folder).metrics("adapt") if row["return"] is not None
+            ]
+            write_json(path, {"result": result, "curve": curve[:: max(1, len(curve) // 60)], "config": Run(folder).config})
+        return read_json(path)
+
+    def baselines(self, train: Iterable[str] = ()) -> compared.Baselines:
+        """All baselines by name and world: seeds that are there, after training those of the worlds named."""
+        for world in train:
+            for seed in range(self.seeds or BASELINE_SEEDS):
+                for name in baseline_runs.BASELINES:
+                    self.baseline(name, world, seed)
+        found: compared.Baselines = {}
+        for name in baseline_runs.BASELINES:
+            for world in WORLDS:
+                there = next(n for n in count() if not self._baseline_path(name, world, n).exists())
+                if there:
+                    found.setdefault(name, {})[world] = [self.baseline(name, world, seed) for seed in range(there)]
+        return found
+
+    def _baseline_path(self, name: str, world: str, seed: int) -> Path:
+        return self.results / "baselines" / f"{name}-{world}-s{seed}.json"
+
+    def compare(self, train: Iterable[str] = ()) -> str:
+        """All that is said of baselines."""
+        opa, found = self.all(), self.baselines(train)
+        if not found:
+            return "No baseline has been measured: protoalign reproduce baselines --worlds hunter-z1c1\n"
+        path = self.results / "figures" / "compared.png"
+        compared.figure(opa, found, path)
+        compared.translations(found, path.with_name("translations.png"))
+        every = (compared.returns, compared.ratios, compared.data_used, compared.catching_up, compared.speeds)
+        parts = [part(opa, found) for part in every]
+        return "\n".join([*parts, f"Drawn: {path}, {path.with_name('translations.png').name}\n"])
 
     def rows(self, name: str, measure: Callable[..., Iterable[dict[str, Any]]], world: str | None = None, *args: Any) -> Any:
         """Rows of one of the smaller experiments, on the first seed's agent."""
@@ -86,6 +133,7 @@ class Results:
 EXPERIMENTS: dict[str, Callable[[Results], str]] = {
     "table1": lambda r: tables.returns(r.all()),
     "table2": lambda r: tables.ratios(r.all()),
+    "baselines": Results.compare,
     "episodes": lambda r: tables.episodes(r.all()),
     "necessity": lambda r: tables.policies(r.all()),
     "alignment": lambda r: tables.curves(r.all()) + r.draw("alignment", figures.learning),

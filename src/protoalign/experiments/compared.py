@@ -1,0 +1,233 @@
+"""The method beside its baselines: returns, ratios, data used, and return against steps in the target."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from matplotlib.figure import Figure
+
+from protoalign import envs
+from protoalign.envs import appearance
+from protoalign.envs.hunter import CATEGORY_NAMES
+from protoalign.experiments import paper
+from protoalign.experiments.tables import Runs, over_seeds, table
+
+Baselines = dict[str, Runs]  # by name
+
+# Rows of the tables: a baseline, what was done in the target, the name it goes by, and the paper's name for it.
+ROWS = (
+    ("ppo", "as it is", "PPO", "PPO"),
+    ("darla", "as it is", "DARLA", "DARLA"),
+    ("lusr", "as it is", "LUSR", "LUSR"),
+    ("unit4rl", "translated", "UNIT4RL, 0 steps", "UNIT4RL@0M"),
+    ("ltmbr", "new", "LTMBR, 0 steps", "LTMBR@0M"),
+    ("unit4rl", "fine-tuned", "UNIT4RL", "UNIT4RL@3M"),
+    ("ltmbr", "model given", "LTMBR", "LTMBR@3M"),
+    ("ltmbr", "no model", "LTMBR's network without a model", ""),
+    ("ltmbr", "random model", "LTMBR with a random model", ""),
+)
+
+
+def adapted(run: dict[str, Any], label: str) -> dict[str, Any]:
+    return next(row for row in run["result"]["target"] if row["label"] == label)
+
+
+def seeds(baselines: Baselines) -> str:
+    numbers = {len(group) for runs in baselines.values() for group in runs.values()}
+    return f"{min(numbers)} to {max(numbers)} seeds" if len(numbers) > 1 else f"{numbers.pop()} seeds"
+
+
+def budget(baselines: Baselines) -> str:
+    """Of all baselines that are there, from their own counts."""
+    parts = []
+    for name, runs in baselines.items():
+        result = next(iter(runs.values()))[0]["result"]
+        used = ", ".join(
+            f"{domain} " + " + ".join(f"{steps / 1e6:.2f} M {stage}" for stage, steps in by.items())
+            for domain, by in result["steps"].items()
+            if domain != "control"
+        )
+        parts.append(f"{name} ({result['encoder']}): {used}")
+    return f"Preset fast, {seeds(baselines)}, 2,048 episodes per figure and seed. Steps: " + "; ".join(parts) + "."
+
+
+def returns(opa: Runs, baselines: Baselines) -> str:
+    """The paper's table of all results, target returns of every method."""
+    columns = ["method", *(f"{world}: source / target" for world in opa), "paper: source / target, in this order"]
+    rows = []
+    for name, label, shown, theirs in ROWS:
+        if name not in baselines:
+            continue
+        cells = []
+        for world in opa:
+            group = baselines[name].get(world, [])
+            home = over_seeds([run["result"]["source"]["return"] for run in group], 2) if group else ""
+            away = over_seeds([adapted(run, label)["return"] for run in group], 2) if group else ""
+            cells.append(f"{home} / {away}" if group else "")
+        rows.append([with_steps(shown, baselines[name], label), *cells, _paper(theirs)])
+    cells = [
+        f"{over_seeds([run['result']['source_return'] for run in group], 2)} / "
+        f"{over_seeds([run['result']['target_return'] for run in group], 2)}"
+        for group in opa.values()
+    ]
+    steps = np.mean([run["result"]["target_steps"] for group in opa.values() for run in group])
+    own = "; ".join(f"{paper.SOURCE[w][0]:.2f} / {paper.TARGET[w][0]:.2f}" for w in opa)
+    rows.append([f"**protoalign**, {steps:.0f} steps in the target", *cells, own])
+    return table("All methods: returns at home and in the target", columns, rows, budget(baselines) if baselines else "")
+
+
+def with_steps(shown: str, runs: Runs, label: str) -> str:
+    steps = adapted(next(iter(runs.values()))[0], label)["steps"]
+    return f"{shown}, {steps / 1e6:.1f} M steps" if steps else shown
+
+
+def _paper(name: str) -> str:
+    if not name:
+        return ""
+    found = paper.BASELINES[name]
+    return "; ".join(f"{'' if home is None else f'{home:.2f} / '}{away:.2f}" for home, away in found)
+
+
+def ratios(opa: Runs, baselines: Baselines) -> str:
+    """The paper's table of aggregate ratios."""
+    rows = []
+    for name, label, shown, theirs in ROWS:
+        if name in baselines:
+            values = [adapted(run, label)["ratio"] for group in baselines[name].values() for run in group]
+            known = paper.RATIOS.get(theirs)
+            rows.append(
+                [with_steps(shown, baselines[name], label), f"{np.mean(values):.3f}", _worst_best(values), _number(known)]
+            )
+    values = [run["result"]["ratio"] for group in opa.values() for run in group]
+    rows.append(["**protoalign**", f"{np.mean(values):.3f}", _worst_best(values), f"{paper.RATIO:.2f}"])
+    columns = ["method", "target / source, mean over worlds and seeds", "lowest and highest run", "paper"]
+    return table("All methods: performance ratio", columns, rows)
+
+
+def _worst_best(values: list[float]) -> str:
+    return f"{min(values):.2f} to {max(values):.2f}"
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
+
+
+def data_used(opa: Runs, baselines: Baselines) -> str:
+    """The paper's table of data consumption, from what the runs counted."""
+
+    def steps(number: float) -> str:
+        return f"{number / 1e6:.2f} M" if number >= 1e4 else f"{number:.0f}" if number else ""
+
+    rows = []
+    for name, runs in baselines.items():
+        used = next(iter(runs.values()))[0]["result"]["steps"]
+        home, away = used.get("source", {}), used.get("target", {})
+        cells = [home.get("source", 0), 0, home.get("frames", 0), away.get("adapt", 0), away.get("frames", 0), 0]
+        rows.append([name, *(steps(x) for x in cells)])
+    results = [run["result"] for group in opa.values() for run in group]
+    mean = {key: float(np.mean([r[key] for r in results])) for key in ("task_steps", "explore_steps", "target_steps")}
+    ours = [mean["task_steps"], mean["explore_steps"], 0, 0, 0, mean["target_steps"]]
+    rows.append(["**protoalign**", *(steps(x) for x in ours)])
+    columns = ["method", "source: pi_task", "pi_exp", "encoder", "target: fine-tuning", "encoder", "exploration"]
+    note = (
+        "The paper: 25 M steps of pi_task (DARLA and LUSR 100 M), 10 M of pi_exp, 0.5 M for encoders, 0 to 5 M of fine-tuning."
+    )
+    return table("Data used, in steps", columns, rows, note)
+
+
+def catching_up(opa: Runs, baselines: Baselines) -> str:
+    """Steps in the target until the return while learning reaches the method's, by the mean curve over seeds."""
+    rows = []
+    for name in ("unit4rl", "ltmbr"):
+        for world, group in baselines.get(name, {}).items():
+            goal = np.mean([run["result"]["target_return"] for run in opa[world]])
+            grid, mean = mean_curve(group)
+            there = np.flatnonzero(mean >= goal)
+            when = f"{grid[there[0]] / 1e6:.2f} M" if len(there) else f"not within {grid[-1] / 1e6:.1f} M"
+            ours = np.mean([run["result"]["target_steps"] for run in opa[world]])
+            rows.append([name, world, f"{goal:.2f}", when, f"{mean[-1]:.2f}", f"{ours:.0f}"])
+    columns = ["baseline", "world", "protoalign's target return", "reached after", "return at the end", "protoalign's steps"]
+    return table("Steps in the target to catch up", columns, rows)
+
+
+def speeds(opa: Runs, baselines: Baselines) -> str:
+    """How fast each stage went: steps or updates a second, the median over runs."""
+    rows = []
+    for name, runs in baselines.items():
+        every = [run for group in runs.values() for run in group]
+        for stage in every[0]["result"]["seconds"]:
+            settings = every[0]["config"][stage]
+            number, unit = (settings["steps"], "steps") if "steps" in settings else (settings["updates"], "updates")
+            seconds = [run["result"]["seconds"][stage] for run in every]
+            speed = np.median(number / np.array(seconds))
+            rows.append([name, stage, f"{number:,} {unit}", f"{np.median(seconds):.0f}", f"{speed:,.0f} {unit}/s"])
+    return table(
+        "Speed of the baselines' stages, compiling included", ["baseline", "stage", "budget", "seconds", "speed"], rows
+    )
+
+
+def mean_curve(group: list[dict[str, Any]]) -> tuple[np.ndarray, np.ndarray]:
+    """Steps and returns of fine-tuning, averaged over seeds at the first seed's steps."""
+    first = np.array([row["steps"] for row in group[0]["curve"]])
+    each = [np.interp(first, *np.array([(r["steps"], r["return"]) for r in run["curve"]]).T) for run in group]
+    return first, np.mean(each, 0)
+
+
+def figure(opa: Runs, baselines: Baselines, path: Path) -> None:
+    """Target return against steps used in the target, one panel per world."""
+    drawing = Figure(figsize=(11, 3.4), dpi=140, layout="constrained")
+    axes = drawing.subplots(1, len(opa))
+    for axis, (world, group) in zip(np.atleast_1d(axes), opa.items(), strict=True):
+        points = [run["imagined"]["policies"]["pi_exp"] for run in group]
+        steps = [np.mean([k * p["steps"][0] for p in points]) for k in (1, 2, 4, 16)]
+        axis.plot(
+            steps, [np.mean([p["after"][str(k)]["return"][0] for p in points]) for k in (1, 2, 4, 16)], "o-", color="#1b9e77"
+        )
+        axis.annotate(
+            "protoalign",
+            (steps[0], np.mean([p["after"]["1"]["return"][0] for p in points])),
+            (0, 6),
+            textcoords="offset points",
+        )
+        for colour, name in (("#d95f02", "unit4rl"), ("#7570b3", "ltmbr")):
+            runs = baselines.get(name, {}).get(world)
+            if runs:
+                axis.plot(*mean_curve(runs), color=colour, label=name.upper())
+        for colour, name in (("#666666", "ppo"), ("#e7298a", "darla"), ("#a6761d", "lusr")):
+            runs = baselines.get(name, {}).get(world)
+            if runs:
+                axis.axhline(
+                    np.mean([run["result"]["target"][0]["return"] for run in runs]), color=colour, lw=1, label=name.upper()
+                )
+        axis.set_xscale("log")
+        axis.set_title(world.removeprefix("hunter-").upper(), loc="left", fontsize=10)
+        axis.set_xlabel("steps in the target")
+        axis.spines[["top", "right"]].set_visible(False)
+    drawing.axes[0].set_ylabel("return in the target")
+    drawing.axes[0].legend(frameon=False, fontsize=8)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    drawing.savefig(path)
+
+
+def translations(baselines: Baselines, path: Path) -> None:
+    """The paper's figure of UNIT4RL: a picture of the target, what it is, and what each seed's translation makes of it."""
+    runs = baselines.get("unit4rl", {})
+    if not runs:
+        return
+    world, group = next(iter(runs.items()))
+    grid = np.asarray(envs.make(world).observe(envs.make(world).reset(jax.random.key(0), 1)))
+    looks = [appearance.load(look, CATEGORY_NAMES) for look in ("target", "source")]
+    looks += [np.array(run["result"]["translated"], np.uint8).reshape(looks[0].shape) for run in group]
+    titles = ["target", "true", *(f"seed {run['result']['seed']}" for run in group)]
+    drawing = Figure(figsize=(1.9 * len(looks), 2.5), dpi=140, layout="constrained")
+    for axis, look, title in zip(drawing.subplots(1, len(looks)), looks, titles, strict=True):
+        axis.imshow(appearance.render(look, grid)[0])
+        axis.set_title(title, fontsize=9)
+        axis.axis("off")
+    for axis, run in zip(drawing.axes[2:], group, strict=True):
+        wrong = [f"{a} as {b}" for a, b in run["result"]["mapping"].items() if a != b]
+        axis.annotate(
+            "\n".join(wrong) or "all right", (0.5, -0.05), xycoords="axes fraction", ha="center", va="top", fontsize=7
+        )
+    drawing.savefig(path)
