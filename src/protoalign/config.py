@@ -142,11 +142,11 @@ class BaselineConfig:
     perceptual: bool = False
     """DARLA's reconstruction error in the features of a denoising autoencoder instead of pixels."""
     reverse: float = 0.5
-    """Weight of LUSR's reverse loss, summed over latents."""
+    """Weight of LUSR's reverse loss (mean over latents) against mean squared error."""
     translation_updates: int = 4000
     """Of UNIT4RL's translation."""
     model: float = 4.0
-    """Weight of LTMBR's model losses."""
+    """Weight of LTMBR's model losses, means over latents of size about one."""
     ppo: PPOConfig = field(default_factory=PPOConfig)
 
     def stage(self, steps: int) -> TaskConfig:

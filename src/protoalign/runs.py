@@ -167,7 +167,7 @@ class Run:
 
     def _manifests(self, stage: str) -> Iterator[Path]:
         """Newest first."""
-        yield from sorted((self.path / "checkpoints").glob(f"{stage}-*.json"), reverse=True)
+        yield from sorted((self.path / "checkpoints").glob(f"{stage}-{8 * '[0-9]'}.json"), reverse=True)
 
     def _load(self, path: Path, stage: str, like: Any, part: bool) -> Checkpoint:
         try:
@@ -199,10 +199,10 @@ class Run:
         kept = [line for line in lines if _whole(line) and self._counts(json.loads(line), stage, step)]
         if kept != lines:
             write_atomic(path, "".join(kept).encode())
-        for path in (self.path / "history").glob(f"{stage}-*.npz"):
+        for path in (self.path / "history").glob(f"{stage}-{8 * '[0-9]'}.npz"):
             if int(path.stem.rsplit("-", 1)[1]) > step:
                 path.unlink()
-        for path in (*self.path.glob("**/.*.tmp"), *(self.path / "checkpoints").glob(f"{stage}-*.safetensors")):
+        for path in (*self.path.glob("**/.*.tmp"), *(self.path / "checkpoints").glob(f"{stage}-{8 * '[0-9]'}.safetensors")):
             if path.suffix == ".tmp" or not path.with_suffix(".json").exists():
                 path.unlink()
 

@@ -120,7 +120,7 @@ def check_shown(job: Job, look: Array, seen: np.ndarray, tiles: Array) -> None:
     share = shown(look, seen, tiles)
     names = job.world.category_names
     job.run.add_result({"shown": {name: round(float(s), 4) for name, s in zip(names, share, strict=True)}})
-    lost = [name for name, s in zip(names, share, strict=True) if s < SHOWN]
+    lost = [name for name, s in zip(names, share, strict=True) if not s >= SHOWN]
     if lost:
         raise UserError(
             f"the autoencoder of {job.name} does not show enough of: {', '.join(lost)} ({np.nanmin(share):.0%} of tiles are "

@@ -75,4 +75,4 @@ class Job:
 
         home = play(trained, "source")
         rows = [{"label": a.label, "steps": a.steps, **play(a.net, f"target/{a.label}")} for a in adapted]
-        return {"source": home, "target": [row | {"ratio": round(row["return"] / home["return"], 4)} for row in rows]}
+        return {"source": home, "target": [row | {"ratio": round(row["return"] / (home["return"] or 1e-9), 4)} for row in rows]}

@@ -53,7 +53,7 @@ class ModelledNet(eqx.Module):
 
     def latent(self, seen: Array) -> Array:
         x = self.net.features(seen)
-        return x / jnp.maximum(jnp.linalg.norm(x, axis=-1, keepdims=True), 1e-6)
+        return x * jax.lax.rsqrt((x**2).sum(-1, keepdims=True) + 1e-12)  # with a gradient even where all is nothing
 
     def __call__(self, seen: Array) -> tuple[Array, Array]:
         return self.net.heads(SCALE * self.latent(seen))
@@ -69,7 +69,8 @@ def model_loss(weight: float, frozen: bool) -> Auxiliary:
         following, reward = model(net.latent(batch.seen), batch.action)
         after = jax.lax.stop_gradient(net.latent(batch.next.seen))
         known = batch.next.known / jnp.maximum(batch.next.known.sum(), 1)
-        wrong = ((following - after) ** 2).sum(-1) + (reward - batch.next.reward) ** 2
+        # A latent's 64 numbers are of size 1 / 8: their mean square error, scaled up as the heads scale them.
+        wrong = ((SCALE * (following - after)) ** 2).mean(-1) + (reward - batch.next.reward) ** 2
         return weight * (known * wrong).sum()
 
     return loss
@@ -94,8 +95,8 @@ def adapt(job: Job, trained: ModelledNet) -> list[Adapted]:
     return [
         Adapted("new", 0, given),
         Adapted("model given", steps, job.learn("adapt", given, steps, "target", loss)),
-        Adapted("no model", steps, job.learn("adapt-none", new, steps, "control")),
-        Adapted("random model", steps, job.learn("adapt-random", new, steps, "control", loss)),
+        Adapted("no model", steps, job.learn("none", new, steps, "control")),
+        Adapted("random model", steps, job.learn("random", new, steps, "control", loss)),
     ]
 
 

@@ -63,7 +63,8 @@ def train_code(job: Job) -> tuple[Encoder, Decoder]:
         drawn = jax.random.normal(next(keys), (len(style), LATENT))
         pair = [jax.lax.stop_gradient(decode(decoder, drawn, s)) for s in (style, jax.random.permutation(next(keys), style))]
         one, other = (encoder.on_tiles(tiles)[0] for tiles in pair)
-        return total + reverse * jnp.abs(one - other).sum(-1).mean()
+        # Its public code averages where errors here are sums over a picture: the reverse loss is scaled like them.
+        return total + reverse * pair[0][0].size * jnp.abs(one - other).mean()
 
     rng = generator(job.seed, "code/network")
     models = (Encoder(rng, job.world, job.config.encoder, STYLE), Decoder(rng, job.world, LATENT + STYLE))

@@ -19,6 +19,7 @@ from jax import Array
 
 from protoalign.envs import appearance
 from protoalign.envs.base import TileWorld
+from protoalign.errors import UserError
 from protoalign.rl.networks import Dense, Heads
 
 PIXELS = appearance.TILE**2 * 3  # numbers in a tile
@@ -29,7 +30,9 @@ CHANNELS = 4
 def load_look(look: str, world: TileWorld) -> Array:
     """The textures called `look`, [C, PIXELS], from 0 to 1."""
     textures = appearance.load(look, world.category_names)
-    return jnp.asarray(textures.reshape(-1, PIXELS)[: len(world.category_names)] / 255, jnp.float32)
+    if textures.ndim != 4:
+        raise UserError(f"baselines know one look per kind, not '{look}'")
+    return jnp.asarray(textures.reshape(-1, PIXELS) / 255, jnp.float32)
 
 
 def lay(seen: Array, values: Array) -> Array:
