@@ -1,6 +1,6 @@
 """Measurements in real targets, pixels and all: random looks, noise, looks that change in part, kinds that share a look."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -101,12 +101,15 @@ def mixed(path: Path, episodes: int = 4) -> Iterator[dict[str, Any]]:
         }
 
 
-def other_variants(path: Path, worlds: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    """A policy trained in one variant moved to a target of another."""
-    for env in worlds:
-        result = stages.move(path, "target", 4, 11, env=env)
-        keep = ("env", "mapping_correct", "target_steps", "source_return", "source_return_se", "target_return")
-        yield {name: result[name] for name in (*keep, "target_return_se", "ratio", "ratio_se", "target_return_before")}
+def other_variants(
+    agent: Callable[[str, int], Path], home: str, seeds: int, worlds: tuple[str, ...]
+) -> Iterator[dict[str, Any]]:
+    """Policies trained in one variant moved to targets of others."""
+    keep = ("env", "seed", "mapping_correct", "sureness", "target_steps", "source_return", "target_return", "ratio", "ratio_se")
+    for seed in range(seeds):
+        for env in worlds:
+            result = stages.move(agent(home, seed), "target", 4, 11, env=env)
+            yield {name: result[name] for name in keep}
 
 
 def reconstruction() -> Iterator[dict[str, Any]]:

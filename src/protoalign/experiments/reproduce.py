@@ -122,11 +122,11 @@ class Results:
     def folder(self, world: str, seed: int) -> Path:
         return self.runs / f"{world}-s{seed}"
 
-    def agent(self, world: str) -> Path:
-        """The folder of the first seed's run, finished."""
-        folder = self.folder(world, 0)
+    def agent(self, world: str, seed: int = 0) -> Path:
+        """The folder of a run, finished."""
+        folder = self.folder(world, seed)
         if not folder.exists() or "target_return" not in Run(folder, create=False).result():
-            stages.whole(world, folder, 0, None, None, "target", 4)
+            stages.whole(world, folder, seed, None, None, "target", 4)
         return folder
 
 
@@ -145,5 +145,7 @@ EXPERIMENTS: dict[str, Callable[[Results], str]] = {
     "noise": lambda r: tables.noise(r.rows("noise", looks.noisy_looks, "hunter-z1c1")),
     "subsets": lambda r: tables.subsets(r.rows("subsets", looks.subsets, "hunter-z1c1")),
     "mixed": lambda r: tables.mixed(r.rows("mixed", looks.mixed, "hunter-z1c1")),
-    "variants": lambda r: tables.variants(r.rows("variants", looks.other_variants, "hunter-z1c1", WORLDS[1:])),
+    "variants": lambda r: tables.variants(
+        r.rows("variants", looks.other_variants, None, r.agent, WORLDS[0], SEEDS, WORLDS[1:])
+    ),
 }

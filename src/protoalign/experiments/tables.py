@@ -281,16 +281,19 @@ def mixed(data: dict[str, Any]) -> str:
 
 
 def variants(data: dict[str, Any]) -> str:
-    rows = [
-        [
-            row["env"],
-            "yes" if row["mapping_correct"] else "no",
-            str(row["target_steps"]),
-            f"{row['source_return']:.3f} ± {row['source_return_se']:.3f}",
-            f"{row['target_return']:.3f} ± {row['target_return_se']:.3f}",
-            f"{row['ratio']:.3f} ± {row['ratio_se']:.3f}",
-        ]
-        for row in data["rows"]
-    ]
-    columns = ["moved to", "mapping right", "target steps", "same policy, home look", "target", "ratio"]
-    return table(f"Trained in {data['world']}, moved to another variant and look", columns, rows, "One seed; ± over episodes.")
+    rows = []
+    for env in dict.fromkeys(row["env"] for row in data["rows"]):
+        group = [row for row in data["rows"] if row["env"] == env]
+        right = [row for row in group if row["mapping_correct"]]
+        rows.append(
+            [
+                env,
+                f"{len(right)} of {len(group)}",
+                ", ".join(f"{row['sureness']:.2f}{'' if row['mapping_correct'] else ' (wrong)'}" for row in group),
+                over_seeds([row["source_return"] for row in group]),
+                ", ".join(f"{row['ratio']:.3f}" for row in right) or "none",
+            ]
+        )
+    columns = ["moved to", "mappings right", "how sure, by seed", "same policy, home look", "ratio where right"]
+    note = "Trained in hunter-z1c1, moved to another variant and the drawn look; 4 episodes, one transfer per seed."
+    return table("To another variant", columns, rows, note)
