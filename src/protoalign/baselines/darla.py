@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from protoalign.baselines import ppo_pixels
 from protoalign.baselines.autoencoder import (
     LATENT,
     CodeNet,
@@ -21,8 +22,8 @@ from protoalign.baselines.autoencoder import (
     sample,
     train,
 )
-from protoalign.baselines.job import Adapted, Job
-from protoalign.baselines.pixels import PIXELS, in_look, lay
+from protoalign.baselines.job import Job
+from protoalign.baselines.pixels import lay
 from protoalign.rng import generator
 
 
@@ -66,13 +67,8 @@ def train_judge(job: Job, grids: np.ndarray) -> Encoder:
 
     rng = generator(job.seed, "judge/network")
     models = (Encoder(rng, job.world, job.config.encoder), Decoder(rng, job.world, LATENT))
-    assert look.shape[1] == PIXELS
     return train(job, "judge", models, loss, [grids], job.config.code_updates)[0]
 
 
-def adapt(job: Job, trained: CodeNet) -> list[Adapted]:
-    return [Adapted("as it is", 0, in_look(trained, job.target))]
-
-
-def evaluate(job: Job, trained: CodeNet, adapted: list[Adapted]) -> dict[str, Any]:
-    return job.judge(trained, adapted)
+adapt = ppo_pixels.adapt
+evaluate = ppo_pixels.evaluate

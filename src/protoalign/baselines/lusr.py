@@ -12,6 +12,7 @@ import numpy as np
 from jax import Array
 from PIL import Image
 
+from protoalign.baselines import ppo_pixels
 from protoalign.baselines.autoencoder import (
     LATENT,
     CodeNet,
@@ -25,7 +26,7 @@ from protoalign.baselines.autoencoder import (
     train,
 )
 from protoalign.baselines.job import Adapted, Job
-from protoalign.baselines.pixels import in_look, lay, picture
+from protoalign.baselines.pixels import lay, picture
 from protoalign.files import write_atomic
 from protoalign.rng import generator
 
@@ -42,9 +43,6 @@ def train_code(job: Job) -> tuple[Encoder, Decoder]:
     grids = [job.watch("source"), job.watch("target")]
     looks = (job.source, job.target)
     reverse = job.config.reverse
-
-    def decode(decoder: Decoder, general: Array, style: Array) -> Array:
-        return decoder(jnp.concatenate([general, style], 1))
 
     def loss(models: Any, seen: Array, key: Array, beta: Array) -> Array:
         """Forward: pictures from their general code and the style of any picture of their domain. Reverse: the general code
@@ -83,15 +81,18 @@ def train_code(job: Job) -> tuple[Encoder, Decoder]:
     return encoder, decoder
 
 
+def decode(decoder: Decoder, general: Array, style: Array) -> Array:
+    return decoder(jnp.concatenate([general, style], 1))
+
+
 def swap(encoder: Encoder, decoder: Decoder, a: tuple[Array, Any], b: tuple[Array, Any]) -> list[Array]:
     """Tiles of a (a look and grids) with its own style, and with the style of b."""
     mean, _, own = encoder(*a)
     style = encoder(*b)[2]
-    return [decoder(jnp.concatenate([mean, s], 1)) for s in (own, style)]
+    return [decode(decoder, mean, s) for s in (own, style)]
 
 
-def adapt(job: Job, trained: CodeNet) -> list[Adapted]:
-    return [Adapted("as it is", 0, in_look(trained, job.target))]
+adapt = ppo_pixels.adapt
 
 
 def evaluate(job: Job, trained: CodeNet, adapted: list[Adapted]) -> dict[str, Any]:

@@ -181,5 +181,4 @@ def adapt(job: Job, trained: Any) -> list[Adapted]:
     return [Adapted("translated", 0, net), Adapted("fine-tuned", steps, job.learn("adapt", net, steps, "target"))]
 
 
-def evaluate(job: Job, trained: Any, adapted: list[Adapted]) -> dict[str, Any]:
-    return job.judge(trained, adapted)
+evaluate = ppo_pixels.evaluate
