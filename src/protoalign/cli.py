@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from protoalign import runtime
-from protoalign.config import Preset
+from protoalign.config import Encoder, Preset
 from protoalign.errors import UserError
 from protoalign.show import open_page, print_json, say, show_baseline, show_move, show_task
 
@@ -213,6 +213,8 @@ def baseline(
     seed: int = 0,
     steps: int | None = None,
     target: str = "target",
+    encoder: Encoder | None = None,
+    perceptual: bool = False,
     out: Path | None = None,
     preset: Preset = "fast",
     json: bool = False,
@@ -227,6 +229,9 @@ def baseline(
         seed: Everything random follows from it.
         steps: Environment steps of every policy that is trained; the preset's numbers if not given.
         target: What the target looks like: target, random:<seed>, or a folder of PNG files.
+        encoder: First layer: tiles (8 x 8 pixels, stride 8) or conv (a plain stack of convolutions, slower); the preset's if
+            not given.
+        perceptual: DARLA compares pictures by the features of a denoising autoencoder.
         out: The run folder; runs/NAME-WORLD-sSEED if not given.
         preset: fast (minutes) or paper (the paper's budgets, days).
         json: Print the result as one line of JSON.
@@ -235,7 +240,7 @@ def baseline(
     from protoalign.baselines.run import run
 
     out = out or Path("runs") / f"{name}-{default_folder(env, seed).name}"
-    show_baseline(out, run(name, env, out, seed, preset, target, steps), json)
+    show_baseline(out, run(name, env, out, seed, preset, target, steps, encoder, perceptual), json)
 
 
 def reproduce(

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar
 from protoalign.errors import UserError
 
 Preset = Literal["fast", "paper"]
+Encoder = Literal["tiles", "conv"]
 C = TypeVar("C")
 
 
@@ -100,15 +101,17 @@ class ExploreConfig:
 
     network: Literal["relative", "relation"] = "relative"
     """As pi_task's, which gives the width too."""
-    steps: int = 2_000_000
+    steps: int = 3_000_000
     rounds: int = 4
     """After each of these parts q_theta is refreshed on episodes of pi_exp; the first part is short, each next one longer."""
     refresh: int = 120
-    """Updates of q_theta per refreshment, half of each batch from the history; 0 leaves it frozen, as in the paper."""
-    episodes: int = 8192
+    """Updates of q_theta per refreshment; 0 leaves it frozen, as in the paper."""
+    batch: int = 64
+    """Episodes per update, half of them from the history."""
+    episodes: int = 4096
     """Episodes of pi_exp per refreshment."""
     refresh_rate: float = 2e-3
-    hide_all: float = 0.5
+    hide_all: float = 0.8
     """How often everything is hidden; else a random subset."""
     from_task: float = 0.5
     """pi_exp starts from pi_task with its logits scaled by this; 0: from scratch."""
@@ -125,7 +128,7 @@ class ExploreConfig:
 class BaselineConfig:
     """The paper's baselines, all on pixels."""
 
-    encoder: Literal["tiles", "conv"] = "tiles"
+    encoder: Encoder = "tiles"
     """First layer of 8 x 8 pixels with stride 8, or a plain stack of convolutions."""
     source_steps: int = 1_000_000
     """Of the task policy in the source world."""
@@ -236,8 +239,10 @@ def explore_config(preset: str, steps: int | None) -> ExploreConfig:
     return replace(config, steps=steps)
 
 
-def baseline_config(preset: str, steps: int | None) -> BaselineConfig:
-    config = _of(BASELINE, preset)
+def baseline_config(preset: str, steps: int | None, encoder: Encoder | None = None, perceptual: bool = False) -> BaselineConfig:
+    config = replace(_of(BASELINE, preset), perceptual=perceptual)
+    if encoder is not None:
+        config = replace(config, encoder=encoder)
     if steps is None:
         return config
     if steps < config.ppo.batch:

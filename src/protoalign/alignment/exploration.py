@@ -21,6 +21,8 @@ from protoalign.rl.networks import ActorCritic, Dense, Objects, RelationNet, Rel
 from protoalign.rl.rollout import act, choose
 from protoalign.rng import gumbel
 
+SIDE_BY_SIDE = 256  # episodes
+
 
 class State(NamedTuple):
     inner: Any
@@ -131,7 +133,13 @@ class Explored(NamedTuple):
 
 
 def explore(world: ImaginedWorld, net: ActorCritic, key: Array, number: int, longest: int) -> Explored:
-    """Whole episodes of pi_exp, all started together and given at most `longest` steps."""
+    """Whole episodes of pi_exp, given at most `longest` steps; so many side by side as fit the processor's cache."""
+    parts = number // SIDE_BY_SIDE if number % SIDE_BY_SIDE == 0 else 1
+    done = jax.lax.map(lambda k: _explore_together(world, net, k, number // parts, longest), jax.random.split(key, parts))
+    return jax.tree.map(lambda x: x.reshape(number, *x.shape[2:]), done)
+
+
+def _explore_together(world: ImaginedWorld, net: ActorCritic, key: Array, number: int, longest: int) -> Explored:
     start_key, play_key = jax.random.split(key)
     start = world.reset(start_key, number)
     noise = gumbel(jax.random.fold_in(play_key, 0), (longest, number, world.num_actions))

@@ -131,7 +131,7 @@ class InferenceNet(eqx.Module):
         self.around = Dense(rng, 2 * CELLS * (self.prototypes + 1), width)
         self.action = jnp.asarray(0.5 * rng.standard_normal((world.num_actions, width)), jnp.float32)
         self.happened = Dense(rng, 3, width)
-        self.summary = Dense(rng, width + 4, width)
+        self.summary = Dense(rng, width + 3, width)
         self.gru_in = Dense(rng, width, 3 * width, 1.0)
         self.gru_hidden = Dense(rng, width, 3 * width, 1.0)
         self.read = Dense(rng, width, self.prototypes, 0.1)
@@ -162,8 +162,10 @@ class InferenceNet(eqx.Module):
         x = jax.nn.relu(x + context[:, None, None])  # [B, P, TILES, F]
         valid = seen.valid[..., None].astype(jnp.float32)
         x = (x * valid).sum(2) / jnp.maximum(valid.sum(2), 1)
+        # How many tiles a type has differs between worlds that work the same; that it is the ground they lie on does not.
         count = seen.number.astype(jnp.float32)
-        told = jnp.stack([jnp.log1p(count[..., 0]), count[..., 0] == 1, count[..., 1] - count[..., 0], count[..., 1] == 0], -1)
+        ground = count[..., 0] > 0.25 * count[..., 0].sum(1, keepdims=True)
+        told = jnp.stack([ground, count[..., 1] - count[..., 0], count[..., 1] == 0], -1)
         x = jax.nn.relu(self.summary(jnp.concatenate([x, told], -1)))
         updated = gru(self.gru_in(x), self.gru_hidden(hidden), hidden)
         present = seen.number[..., :1] > 0

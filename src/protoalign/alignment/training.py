@@ -74,7 +74,7 @@ def train_exploration(
         state = optimiser.init(model)
         for i in range(config.refresh):
             rng = generator(seed, f"explore/refresh/{update}/{i}")
-            halves = [inference.choose(part, rng, 64) for part in (history, fresh)]
+            halves = [inference.choose(part, rng, config.batch // 2) for part in (history, fresh)]
             batch = Episodes(*(np.concatenate(pair) for pair in zip(*halves, strict=True)))
             model, state, _ = gradient_step(model, state, batch, jax.random.fold_in(key, i))
         return ImaginedWorld(model, imagined_world.world, imagined_world.hide_all)

@@ -11,7 +11,7 @@ import optax
 from jax import Array
 
 from protoalign.baselines.job import Job
-from protoalign.baselines.pixels import CODE, EYES, PIXELS, lay
+from protoalign.baselines.pixels import EYE, EYES, PIXELS, lay
 from protoalign.envs.base import TileWorld
 from protoalign.errors import UserError
 from protoalign.rl.networks import Dense, Heads
@@ -22,7 +22,8 @@ LATENT = 128
 HIDDEN = 512
 POLICY = 64  # width of the policy's layers
 BATCH = 64
-SHOWN = 0.9  # of zombies and cows must be seen in reconstructions before any policy is trained on the codes
+HELD = 512  # pictures that are not trained on, to judge by
+SHOWN = 0.9  # of each kind of tile must be seen in reconstructions before any policy is trained on the codes
 
 
 class Encoder(eqx.Module):
@@ -61,11 +62,11 @@ class Decoder(eqx.Module):
 
     def __init__(self, rng: np.random.Generator, world: TileWorld, size: int):
         self.dense = Dense(rng, size, HIDDEN)
-        self.tiles = Dense(rng, HIDDEN, world.shape[0] * world.shape[1] * CODE)
-        self.paint = Dense(rng, CODE, PIXELS, 1.0)
+        self.tiles = Dense(rng, HIDDEN, world.shape[0] * world.shape[1] * EYE)
+        self.paint = Dense(rng, EYE, PIXELS, 1.0)
 
     def __call__(self, code: Array) -> Array:
-        x = jax.nn.relu(self.tiles(jax.nn.relu(self.dense(code)))).reshape(len(code), -1, CODE)
+        x = jax.nn.relu(self.tiles(jax.nn.relu(self.dense(code)))).reshape(len(code), -1, EYE)
         return jax.nn.sigmoid(self.paint(x))
 
 
@@ -81,7 +82,7 @@ def divergence(mean: Array, spread: Array) -> Array:
 def train(
     job: Job, stage: str, models: Any, loss: Callable[[Any, Array, Array, Array], Array], grids: list[np.ndarray], updates: int
 ) -> Any:
-    """Minimise `loss(models, seen, key, beta)`, with a batch of grids [domains, BATCH, N], one of each domain.
+    """Minimise `loss(models, seen, key, beta)`, with a batch of grids [domains, BATCH, N], the same number of each domain.
 
     Beta rises from 0 to its value in the first half: small objects are else given up before they are found.
     """
@@ -96,7 +97,7 @@ def train(
 
     def update(state: Any, i: int) -> Any:
         rng = generator(job.seed, f"{stage}/{i}")
-        seen = np.stack([g[rng.integers(0, len(g), BATCH)] for g in grids])
+        seen = np.stack([g[rng.integers(HELD, len(g), BATCH)] for g in grids])
         beta = jnp.float32(job.config.beta * min(1, 2 * i / updates))
         state, value = step(state, seen, jax.random.fold_in(stream(job.seed, stage), i), beta)
         return state, {"loss": value}

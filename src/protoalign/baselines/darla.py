@@ -12,6 +12,7 @@ from jax import Array
 
 from protoalign.baselines import ppo_pixels
 from protoalign.baselines.autoencoder import (
+    HELD,
     LATENT,
     CodeNet,
     Decoder,
@@ -45,8 +46,8 @@ def train_source(job: Job) -> CodeNet:
     rng = generator(job.seed, "code/network")
     models = (Encoder(rng, job.world, kind), Decoder(rng, job.world, LATENT))
     encoder, decoder = train(job, "code", models, loss, [grids], job.config.code_updates)
-    some = grids[:: max(1, len(grids) // 512)]
-    check_shown(job, look, some, jax.jit(lambda s: decoder(encoder(look, s)[0]))(some))
+    held = grids[:HELD]
+    check_shown(job, look, held, jax.jit(lambda s: decoder(encoder(look, s)[0]))(held))
     net = CodeNet(generator(job.seed, "source/network"), job.world, look, encoder)
     return job.learn("source", net, job.config.latent_steps, "source")
 

@@ -13,7 +13,7 @@ from protoalign.rl.networks import RandomNet
 from protoalign.rl.ppo import Auxiliary
 from protoalign.rl.rollout import begin, collect
 from protoalign.rl.train import train
-from protoalign.rng import stream
+from protoalign.rng import generator, stream
 from protoalign.runs import Run
 from protoalign.stages import EVALUATION_EPISODES, evaluate
 
@@ -22,8 +22,8 @@ class Adapted(NamedTuple):
     """A policy in the target world, after some steps there."""
 
     label: str  # of what was done
-    steps: int  # of fine-tuning
     net: Any
+    stage: str = ""  # of fine-tuning, if any
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Job:
         *_, record = roll(self.world, net, running, play, steps, envs * steps // 8, envs)
         grids = np.asarray(record.observation).reshape(envs * steps, -1)[: self.config.frames]
         self.count(domain, "frames", len(grids))
-        return grids
+        return generator(self.seed, f"frames/{domain}").permutation(grids)
 
     def judge(self, trained: Any, adapted: list[Adapted]) -> dict[str, Any]:
         """Returns at home and in the target, over whole episodes."""
@@ -74,5 +74,6 @@ class Job:
             return evaluate(self.world, net, stream(self.seed, f"judge/{name}"), EVALUATION_EPISODES)
 
         home = play(trained, "source")
-        rows = [{"label": a.label, "steps": a.steps, **play(a.net, f"target/{a.label}")} for a in adapted]
+        used = {stage: steps for by in self.run.result()["steps"].values() for stage, steps in by.items()}
+        rows = [{"label": a.label, "steps": used.get(a.stage, 0), **play(a.net, f"target/{a.label}")} for a in adapted]
         return {"source": home, "target": [row | {"ratio": round(row["return"] / (home["return"] or 1e-9), 4)} for row in rows]}

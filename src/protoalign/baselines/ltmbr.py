@@ -93,10 +93,10 @@ def adapt(job: Job, trained: ModelledNet) -> list[Adapted]:
     given = ModelledNet(new.net, trained.model)
     loss, steps = model_loss(job.config.model, frozen=True), job.config.target_steps
     return [
-        Adapted("new", 0, given),
-        Adapted("model given", steps, job.learn("adapt", given, steps, "target", loss)),
-        Adapted("no model", steps, job.learn("none", new, steps, "control")),
-        Adapted("random model", steps, job.learn("random", new, steps, "control", loss)),
+        Adapted("new", given),
+        Adapted("model given", job.learn("adapt", given, steps, "target", loss), "adapt"),
+        Adapted("no model", job.learn("none", new, steps, "control"), "none"),
+        Adapted("random model", job.learn("random", new, steps, "control", loss), "random"),
     ]
 
 

@@ -11,9 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from PIL import Image
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_val_score
 
 from protoalign.baselines import ppo_pixels
 from protoalign.baselines.autoencoder import (
+    HELD,
     LATENT,
     CodeNet,
     Decoder,
@@ -68,17 +71,29 @@ def train_code(job: Job) -> tuple[Encoder, Decoder]:
     models = (Encoder(rng, job.world, job.config.encoder, STYLE), Decoder(rng, job.world, LATENT + STYLE))
     encoder, decoder = train(job, "code", models, loss, grids, job.config.code_updates)
 
-    @jax.jit
-    def again(look: Array, seen: Array) -> Array:
-        mean, _, style = encoder(look, seen)
-        return decode(decoder, mean, style)
-
-    some = [g[:: max(1, len(g) // 512)] for g in grids]
-    check_shown(job, job.source, some[0], again(job.source, some[0]))
-    names = job.world.category_names
-    target = shown(job.target, some[1], again(job.target, some[1]))
-    job.run.add_result({"shown_target": {n: round(float(s), 4) for n, s in zip(names, target, strict=True)}})
+    check(job, encoder, decoder, [g[:HELD] for g in grids])
     return encoder, decoder
+
+
+def check(job: Job, encoder: Encoder, decoder: Decoder, held: list[np.ndarray]) -> None:
+    """Does the general code show what is where, with the style of another picture? Does it tell the domain?"""
+
+    @jax.jit
+    def again(look: Array, seen: Array) -> tuple[Array, Array]:
+        mean, _, style = encoder(look, seen)
+        return mean, decode(decoder, mean, jnp.roll(style, 1, 0))
+
+    (home, pictures), (away, target) = (again(look, some) for look, some in zip((job.source, job.target), held, strict=True))
+    domain = np.repeat([0, 1], [len(home), len(away)])
+    told = cross_val_score(LogisticRegression(max_iter=1000), np.concatenate([home, away]), domain, cv=5).mean()
+    names, share = job.world.category_names, shown(job.target, held[1], target)
+    job.run.add_result(
+        {
+            "shown_target": {name: round(float(s), 4) for name, s in zip(names, share, strict=True)},
+            "domain_told": round(float(told), 4),
+        }
+    )
+    check_shown(job, job.source, held[0], pictures)
 
 
 def decode(decoder: Decoder, general: Array, style: Array) -> Array:

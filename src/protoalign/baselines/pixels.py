@@ -23,7 +23,8 @@ from protoalign.errors import UserError
 from protoalign.rl.networks import Dense, Heads
 
 PIXELS = appearance.TILE**2 * 3  # numbers in a tile
-CODE = 32
+CODE = 32  # numbers for a tile
+EYE = 8  # ... where tiles are only told apart
 CHANNELS = 4
 
 
@@ -139,14 +140,14 @@ class TileNet(eqx.Module):
 
 
 class TileEye(eqx.Module):
-    """All tiles' codes in a row, [B, N * CODE]."""
+    """All tiles' codes in a row, [B, N * EYE]."""
 
     code: TileCode
     size: int = eqx.field(static=True)
 
     def __init__(self, rng: np.random.Generator, world: TileWorld):
-        self.code = TileCode(rng)
-        self.size = world.shape[0] * world.shape[1] * CODE
+        self.code = TileCode(rng, EYE)
+        self.size = world.shape[0] * world.shape[1] * EYE
 
     def __call__(self, look: Array, seen: Array) -> Array:
         return lay(seen, self.code(look)).reshape(len(seen), -1)

@@ -17,7 +17,7 @@ def train_source(job: Job) -> Any:
 
 
 def adapt(job: Job, trained: Any) -> list[Adapted]:
-    return [Adapted("as it is", 0, in_look(trained, job.target))]
+    return [Adapted("as it is", in_look(trained, job.target))]
 
 
 def evaluate(job: Job, trained: Any, adapted: list[Adapted]) -> dict[str, Any]:

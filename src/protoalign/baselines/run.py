@@ -7,7 +7,7 @@ from protoalign import envs
 from protoalign.baselines import darla, ltmbr, lusr, ppo_pixels, unit4rl
 from protoalign.baselines.job import Job
 from protoalign.baselines.pixels import load_look
-from protoalign.config import baseline_config, plain
+from protoalign.config import Encoder, baseline_config, plain
 from protoalign.errors import UserError
 from protoalign.rng import check_seed
 from protoalign.runs import Run
@@ -16,12 +16,24 @@ from protoalign.runtime import versions
 BASELINES: dict[str, Any] = {"ppo": ppo_pixels, "darla": darla, "lusr": lusr, "unit4rl": unit4rl, "ltmbr": ltmbr}
 
 
-def run(name: str, env: str, out: Path, seed: int, preset: str, target: str, steps: int | None = None) -> dict[str, Any]:
+def run(
+    name: str,
+    env: str,
+    out: Path,
+    seed: int,
+    preset: str,
+    target: str,
+    steps: int | None = None,
+    encoder: Encoder | None = None,
+    perceptual: bool = False,
+) -> dict[str, Any]:
     if name not in BASELINES:
         raise UserError(f"no baseline is called '{name}': use {', '.join(BASELINES)}")
     world = envs.make(env)
     check_seed(seed)
-    config = baseline_config(preset, steps)
+    if perceptual and name != "darla":
+        raise UserError("--perceptual is for darla only")
+    config = baseline_config(preset, steps, encoder, perceptual)
     looks = [load_look(look, world) for look in ("source", target)]
     folder = Run(out)
     with folder.lock():

@@ -178,7 +178,7 @@ def adapt(job: Job, trained: Any) -> list[Adapted]:
     )
     net = in_look(trained, look)
     steps = job.config.target_steps
-    return [Adapted("translated", 0, net), Adapted("fine-tuned", steps, job.learn("adapt", net, steps, "target"))]
+    return [Adapted("translated", net), Adapted("fine-tuned", job.learn("adapt", net, steps, "target"), "adapt")]
 
 
 evaluate = ppo_pixels.evaluate

@@ -14,23 +14,38 @@ from protoalign.experiments import paper
 from protoalign.experiments.tables import Runs, over_seeds, table
 
 Baselines = dict[str, Runs]  # by name
+MARKS = {
+    "ppo": ("#666666", "o"),
+    "darla": ("#e7298a", "s"),
+    "lusr": ("#a6761d", "D"),
+    "unit4rl": ("#d95f02", "v"),
+    "ltmbr": ("#7570b3", "^"),
+}
 
-# Rows of the tables: a baseline, what was done in the target, the name it goes by, and the paper's name for it.
+# Rows of the tables: a baseline, what was done in the target, how much of the fine-tuning, the name it goes by, and the
+# paper's name for it.
 ROWS = (
-    ("ppo", "as it is", "PPO", "PPO"),
-    ("darla", "as it is", "DARLA", "DARLA"),
-    ("lusr", "as it is", "LUSR", "LUSR"),
-    ("unit4rl", "translated", "UNIT4RL, 0 steps", "UNIT4RL@0M"),
-    ("ltmbr", "new", "LTMBR, 0 steps", "LTMBR@0M"),
-    ("unit4rl", "fine-tuned", "UNIT4RL", "UNIT4RL@3M"),
-    ("ltmbr", "model given", "LTMBR", "LTMBR@3M"),
-    ("ltmbr", "no model", "LTMBR's network without a model", ""),
-    ("ltmbr", "random model", "LTMBR with a random model", ""),
+    ("ppo", "as it is", 1, "PPO", "PPO"),
+    ("darla", "as it is", 1, "DARLA", "DARLA"),
+    ("lusr", "as it is", 1, "LUSR", "LUSR"),
+    ("unit4rl", "translated", 1, "UNIT4RL, 0 steps", "UNIT4RL@0M"),
+    ("ltmbr", "new", 1, "LTMBR, 0 steps", "LTMBR@0M"),
+    ("unit4rl", "fine-tuned", 0.6, "UNIT4RL", "UNIT4RL@3M"),
+    ("unit4rl", "fine-tuned", 1, "UNIT4RL", "UNIT4RL@5M"),
+    ("ltmbr", "model given", 0.6, "LTMBR", "LTMBR@3M"),
+    ("ltmbr", "model given", 1, "LTMBR", "LTMBR@5M"),
+    ("ltmbr", "no model", 1, "LTMBR's network without a model", ""),
+    ("ltmbr", "random model", 1, "LTMBR with a random model", ""),
 )
 
 
-def adapted(run: dict[str, Any], label: str) -> dict[str, Any]:
-    return next(row for row in run["result"]["target"] if row["label"] == label)
+def adapted(run: dict[str, Any], label: str, share: float = 1) -> tuple[float, float]:
+    """Steps of fine-tuning and return in the target; before the end, the return while learning."""
+    row = next(row for row in run["result"]["target"] if row["label"] == label)
+    if share == 1:
+        return row["steps"], row["return"]
+    steps = share * row["steps"]
+    return steps, float(np.interp(steps, *np.array([(r["steps"], r["return"]) for r in run["curve"]]).T))
 
 
 def seeds(baselines: Baselines) -> str:
@@ -56,16 +71,16 @@ def returns(opa: Runs, baselines: Baselines) -> str:
     """The paper's table of all results, target returns of every method."""
     columns = ["method", *(f"{world}: source / target" for world in opa), "paper: source / target, in this order"]
     rows = []
-    for name, label, shown, theirs in ROWS:
+    for name, label, share, shown, theirs in ROWS:
         if name not in baselines:
             continue
         cells = []
         for world in opa:
             group = baselines[name].get(world, [])
             home = over_seeds([run["result"]["source"]["return"] for run in group], 2) if group else ""
-            away = over_seeds([adapted(run, label)["return"] for run in group], 2) if group else ""
+            away = over_seeds([adapted(run, label, share)[1] for run in group], 2) if group else ""
             cells.append(f"{home} / {away}" if group else "")
-        rows.append([with_steps(shown, baselines[name], label), *cells, _paper(theirs)])
+        rows.append([with_steps(shown, baselines[name], label, share), *cells, _paper(theirs)])
     cells = [
         f"{over_seeds([run['result']['source_return'] for run in group], 2)} / "
         f"{over_seeds([run['result']['target_return'] for run in group], 2)}"
@@ -77,8 +92,8 @@ def returns(opa: Runs, baselines: Baselines) -> str:
     return table("All methods: returns at home and in the target", columns, rows, budget(baselines) if baselines else "")
 
 
-def with_steps(shown: str, runs: Runs, label: str) -> str:
-    steps = adapted(next(iter(runs.values()))[0], label)["steps"]
+def with_steps(shown: str, runs: Runs, label: str, share: float) -> str:
+    steps, _ = adapted(next(iter(runs.values()))[0], label, share)
     return f"{shown}, {steps / 1e6:.1f} M steps" if steps else shown
 
 
@@ -92,13 +107,12 @@ def _paper(name: str) -> str:
 def ratios(opa: Runs, baselines: Baselines) -> str:
     """The paper's table of aggregate ratios."""
     rows = []
-    for name, label, shown, theirs in ROWS:
+    for name, label, share, shown, theirs in ROWS:
         if name in baselines:
-            values = [adapted(run, label)["ratio"] for group in baselines[name].values() for run in group]
-            known = paper.RATIOS.get(theirs)
-            rows.append(
-                [with_steps(shown, baselines[name], label), f"{np.mean(values):.3f}", _worst_best(values), _number(known)]
-            )
+            every = [run for group in baselines[name].values() for run in group]
+            values = [adapted(run, label, share)[1] / run["result"]["source"]["return"] for run in every]
+            named = with_steps(shown, baselines[name], label, share)
+            rows.append([named, f"{np.mean(values):.3f}", _worst_best(values), _number(paper.RATIOS.get(theirs))])
     values = [run["result"]["ratio"] for group in opa.values() for run in group]
     rows.append(["**protoalign**", f"{np.mean(values):.3f}", _worst_best(values), f"{paper.RATIO:.2f}"])
     columns = ["method", "target / source, mean over worlds and seeds", "lowest and highest run", "paper"]
@@ -175,32 +189,25 @@ def mean_curve(group: list[dict[str, Any]]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def figure(opa: Runs, baselines: Baselines, path: Path) -> None:
-    """Target return against steps used in the target, one panel per world."""
+    """Target return against steps used in the target (pictures for encoders included), one panel per world."""
     drawing = Figure(figsize=(11, 3.4), dpi=140, layout="constrained")
     axes = drawing.subplots(1, len(opa))
     for axis, (world, group) in zip(np.atleast_1d(axes), opa.items(), strict=True):
-        points = [run["imagined"]["policies"]["pi_exp"] for run in group]
-        steps = [np.mean([k * p["steps"][0] for p in points]) for k in (1, 2, 4, 16)]
-        axis.plot(
-            steps, [np.mean([p["after"][str(k)]["return"][0] for p in points]) for k in (1, 2, 4, 16)], "o-", color="#1b9e77"
-        )
-        axis.annotate(
-            "protoalign",
-            (steps[0], np.mean([p["after"]["1"]["return"][0] for p in points])),
-            (0, 6),
-            textcoords="offset points",
-        )
-        for colour, name in (("#d95f02", "unit4rl"), ("#7570b3", "ltmbr")):
+        ours = [np.mean([run["result"][key] for run in group]) for key in ("target_steps", "target_return")]
+        axis.plot(*ours, "*", color="#1b9e77", ms=13, label="protoalign")
+        for name, (colour, mark) in MARKS.items():
             runs = baselines.get(name, {}).get(world)
-            if runs:
-                axis.plot(*mean_curve(runs), color=colour, label=name.upper())
-        for colour, name in (("#666666", "ppo"), ("#e7298a", "darla"), ("#a6761d", "lusr")):
-            runs = baselines.get(name, {}).get(world)
-            if runs:
-                axis.axhline(
-                    np.mean([run["result"]["target"][0]["return"] for run in runs]), color=colour, lw=1, label=name.upper()
-                )
-        axis.set_xscale("log")
+            if not runs:
+                continue
+            frames = runs[0]["result"]["steps"].get("target", {}).get("frames", 0)
+            start = np.mean([run["result"]["target"][0]["return"] for run in runs])
+            if runs[0]["curve"]:
+                steps, mean = mean_curve(runs)
+                axis.plot(np.r_[0, steps] + frames, np.r_[start, mean], color=colour)
+            axis.plot(frames, start, mark, color=colour, label=name.upper())
+        axis.set_xscale("symlog", linthresh=10)
+        axis.set_xlim(-1, 3e6)
+        axis.set_xticks([0, 10, 100, 1000, 10_000, 100_000, 1_000_000])
         axis.set_title(world.removeprefix("hunter-").upper(), loc="left", fontsize=10)
         axis.set_xlabel("steps in the target")
         axis.spines[["top", "right"]].set_visible(False)

@@ -99,15 +99,18 @@ def measure(path: Path, seed: int) -> dict[str, Any]:
         figures["policies"][name] = {
             "informative_interactions": mean_and_error((done.episodes.reward != 0).sum(1)),
             "steps": mean_and_error(done.episodes.length),
-            "after": {str(k): after_episodes(agent, done, k, seed) for k in AFTER},
+            "after": {str(k): after_episodes(agent, done, k, seed, home) for k in AFTER},
         }
         if name == "pi_exp":
             figures |= beliefs_over_time(agent, done)
     return figures
 
 
-def after_episodes(agent: Agent, done: Any, episodes: int, seed: int) -> dict[str, Any]:
-    """Explore so many episodes, decode, play: how often all is right, and what the mappings are worth."""
+def after_episodes(agent: Agent, done: Any, episodes: int, seed: int, home: np.ndarray) -> dict[str, Any]:
+    """Explore so many episodes, decode, play: how often all is right, and what the mappings are worth.
+
+    `home` is what the right mapping is worth.
+    """
     scores = decoding.by_prototype(done.score, done.imagined.truth)
     groups = len(scores) // episodes
     grouped = scores[: groups * episodes].reshape(groups, episodes, *scores.shape[1:])
@@ -118,7 +121,7 @@ def after_episodes(agent: Agent, done: Any, episodes: int, seed: int) -> dict[st
         "correct_averaged": round(decoding.share_right(scores, episodes, "average"), 5),
         "correct_averaged_type_by_type": round(decoding.share_right(scores, episodes, "average", joint=False), 5),
         "groups": groups,
-        "return": mean_and_error(returns(agent, taken, seed)),
+        "return": mean_and_error(home if (taken == np.arange(taken.shape[1])).all() else returns(agent, taken, seed)),
     }
 
 

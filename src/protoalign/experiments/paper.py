@@ -30,7 +30,9 @@ BASELINES: dict[str, tuple[tuple[float | None, float], ...]] = {
     "UNIT4RL@0M": ((1.73, 0.22), (3.04, 0.81), (4.15, -0.87), (5.12, 1.34)),
     "LTMBR@0M": ((1.50, 0.00), (2.73, -0.01), (3.89, -0.01), (4.68, -0.03)),
     "UNIT4RL@3M": ((None, 1.35), (None, 3.13), (None, 3.84), (None, 4.67)),
+    "UNIT4RL@5M": ((None, 1.68), (None, 3.24), (None, 4.35), (None, 5.40)),
     "LTMBR@3M": ((None, 1.27), (None, 2.14), (None, 2.83), (None, 3.30)),
+    "LTMBR@5M": ((None, 1.38), (None, 2.51), (None, 3.64), (None, 4.63)),
 }
 RATIOS = {
     "PPO": -0.01,

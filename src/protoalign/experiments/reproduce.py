@@ -9,6 +9,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from protoalign import stages
 from protoalign.baselines import run as baseline_runs
 from protoalign.errors import UserError
@@ -21,6 +23,7 @@ from protoalign.runtime import versions
 
 SEEDS = 4
 BASELINE_SEEDS = 2
+NO_BASELINE = "No baseline has been measured: protoalign reproduce baselines --worlds hunter-z1c1\n"
 CURVE = ("steps", "return", "one_episode_correct", "information")
 
 
@@ -68,10 +71,7 @@ class Results:
             result = baseline_runs.run(name, world, folder, seed, "fast", "target")
             if (folder / "swaps.png").exists():
                 write_atomic(path.with_suffix(".png"), (folder / "swaps.png").read_bytes())
-            curve = [
-                {k: row[k] for k in ("steps", "return")} for row in Run(folder).metrics("adapt") if row["return"] is not None
-            ]
-            write_json(path, {"result": result, "curve": curve[:: max(1, len(curve) // 60)], "config": Run(folder).config})
+            write_json(path, {"result": result, "curve": smooth(Run(folder).metrics("adapt")), "config": Run(folder).config})
         return read_json(path)
 
     def baselines(self, train: Iterable[str] = ()) -> compared.Baselines:
@@ -95,13 +95,17 @@ class Results:
         """All that is said of baselines."""
         opa, found = self.all(), self.baselines(train)
         if not found:
-            return "No baseline has been measured: protoalign reproduce baselines --worlds hunter-z1c1\n"
+            return NO_BASELINE
         path = self.results / "figures" / "compared.png"
         compared.figure(opa, found, path)
         compared.translations(found, path.with_name("translations.png"))
-        every = (compared.returns, compared.ratios, compared.data_used, compared.catching_up, compared.speeds)
-        parts = [part(opa, found) for part in every]
+        parts = [part(opa, found) for part in (compared.data_used, compared.catching_up, compared.speeds)]
         return "\n".join([*parts, f"Drawn: {path}, {path.with_name('translations.png').name}\n"])
+
+    def beside(self, part: Callable[[tables.Runs, compared.Baselines], str]) -> str:
+        """A table of the method beside its baselines."""
+        found = self.baselines()
+        return "\n" + (part(self.all(), found) if found else NO_BASELINE)
 
     def rows(self, name: str, measure: Callable[..., Iterable[dict[str, Any]]], world: str | None = None, *args: Any) -> Any:
         """Rows of one of the smaller experiments, on the first seed's agent."""
@@ -130,9 +134,20 @@ class Results:
         return folder
 
 
+def smooth(rows: list[dict[str, Any]], points: int = 50) -> list[dict[str, Any]]:
+    """A learning curve in a few points, each the mean over the episodes since the one before."""
+    ended = [row for row in rows if row["episodes"]]
+    parts = np.array_split(np.array([(row["steps"], row["return"], row["episodes"]) for row in ended]).reshape(-1, 3), points)
+    return [
+        {"steps": int(part[-1, 0]), "return": round(float(np.average(part[:, 1], weights=part[:, 2])), 5)}
+        for part in parts
+        if len(part)
+    ]
+
+
 EXPERIMENTS: dict[str, Callable[[Results], str]] = {
-    "table1": lambda r: tables.returns(r.all()),
-    "table2": lambda r: tables.ratios(r.all()),
+    "table1": lambda r: tables.returns(r.all()) + r.beside(compared.returns),
+    "table2": lambda r: tables.ratios(r.all()) + r.beside(compared.ratios),
     "baselines": Results.compare,
     "episodes": lambda r: tables.episodes(r.all()),
     "necessity": lambda r: tables.policies(r.all()),

@@ -19,7 +19,7 @@ from protoalign.rng import stream
 from protoalign.runs import Run
 
 LOG_LINES = 400  # about, in a whole run
-WATCHED = 20  # times
+WATCHED = 10  # times
 FIT_LOG_EVERY = 10  # updates
 SAVE_SECONDS = 10.0  # at least, between checkpoints
 
@@ -38,7 +38,7 @@ def train(
     """Train `net` in `world` for `config.steps` steps, going on from the run's last checkpoint.
 
     A world may hold arrays (a model that is part of it). After each of `config.rounds` parts of the training,
-    `refresh(world, net, update)` may give it new ones. `watch(world, net)` tells twenty times on the way what to log besides.
+    `refresh(world, net, update)` may give it new ones. `watch(world, net)` tells ten times on the way what to log besides.
     An `auxiliary` loss is added to PPO's.
     Returns the network, the world and {"steps": ..., "seconds": ...}.
     """
