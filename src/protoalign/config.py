@@ -138,14 +138,14 @@ class BaselineConfig:
     """Of fine-tuning in the target (UNIT4RL, LTMBR)."""
     frames: int = 50_000
     """By a random policy, per domain: for autoencoders and translation."""
-    code_updates: int = 6000
+    code_updates: int = 3000
     """Of the autoencoders."""
     beta: float = 0.1
     """Weight of KL (sum over latents) against squared error (sum over the picture's values from 0 to 1), DARLA and LUSR."""
     perceptual: bool = False
     """DARLA's reconstruction error in the features of a denoising autoencoder instead of pixels."""
     reverse: float = 0.5
-    """Weight of LUSR's reverse loss (mean over latents) against mean squared error."""
+    """Weight of LUSR's reverse loss (sum over latents) against squared error (sum over the picture's values from 0 to 1)."""
     translation_updates: int = 4000
     """Of UNIT4RL's translation."""
     model: float = 4.0

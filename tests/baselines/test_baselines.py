@@ -6,13 +6,15 @@ import subprocess
 import sys
 from dataclasses import replace
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from protoalign import UserError, config
-from protoalign.baselines import ltmbr, unit4rl
+from protoalign.baselines import darla, ltmbr, lusr, unit4rl
+from protoalign.baselines.autoencoder import Decoder, Encoder, divergence
 from protoalign.baselines.job import Job
 from protoalign.baselines.pixels import load_look
 from protoalign.baselines.run import run
@@ -152,6 +154,73 @@ def test_model_loss_is_the_formula_and_leaves_a_frozen_model_alone(tmp_path):
     assert max(float(abs(g).max()) for g in jax.tree.leaves(grads.net)) > 0
 
 
+def test_what_is_frozen_stays_as_it_was(small, tmp_path, monkeypatch):
+    """The encoder while DARLA's policy learns on its code, the model while LTMBR's encoder learns in the target."""
+    before = {}
+    learn = Job.learn
+
+    def remember(self, stage, net, *rest):
+        after = learn(self, stage, net, *rest)
+        before[stage] = (net, after)
+        return after
+
+    monkeypatch.setattr(Job, "learn", remember)
+    darla.train_source(job(tmp_path / "darla"))
+    one, other = before["source"]
+    assert eqx.tree_equal(one.encoder, other.encoder)
+    assert not eqx.tree_equal(one.layers, other.layers)
+    mine = job(tmp_path / "ltmbr")
+    trained = ltmbr.train_source(mine)
+    assert not eqx.tree_equal(before["source"][0].model, trained.model)
+    ltmbr.adapt(mine, trained)
+    one, other = before["adapt"]
+    assert eqx.tree_equal(trained.model, other.model)
+    assert not eqx.tree_equal(one.net.code, other.net.code)
+    assert eqx.tree_equal(before["random"][0].model, before["random"][1].model)
+
+
+def test_reverse_loss_trains_the_encoder_only(tmp_path):
+    mine = job(tmp_path)
+    rng = np.random.default_rng(0)
+    encoder, decoder = Encoder(rng, WORLD, "tiles", 16), Decoder(rng, 16)
+    seen = jnp.asarray(np.stack([mine.watch(domain)[:8] for domain in ("source", "target")]))
+
+    def reverse(encoder, decoder):
+        loss = [lusr.code_loss(encoder, decoder, (mine.source, mine.target), seen, jax.random.key(0), 0.1, w) for w in (1, 0)]
+        return loss[0] - loss[1]
+
+    for_encoder, for_decoder = jax.grad(reverse, argnums=(0, 1))(encoder, decoder)
+    assert float(abs(for_encoder.mean.weight).max()) > 0.1
+    assert max(float(abs(g).max()) for g in jax.tree.leaves(for_decoder)) < 1e-3
+
+
+def test_forward_loss_is_two_pictures_and_twice_the_divergence(tmp_path):
+    """With nothing random in the latent and one and the same picture, permuting styles changes nothing."""
+    mine = job(tmp_path)
+    rng = np.random.default_rng(0)
+    encoder, decoder = Encoder(rng, WORLD, "tiles", 16), Decoder(rng, 16)
+    still = eqx.tree_at(lambda e: (e.spread.weight, e.spread.bias), encoder, (jnp.zeros((32, 2)), jnp.full(2, -30.0)))
+    seen = jnp.asarray(np.stack([np.repeat(mine.watch(domain)[:1], 4, 0) for domain in ("source", "target")]))
+    looks = (mine.source, mine.target)
+    expected = 0.0
+    for look, some in zip(looks, seen, strict=True):
+        mean, spread, style = still(look, some)
+        picture = np.asarray(decoder.paint(decoder(mean, style)))[0]
+        wrong = ((picture - np.asarray(look)[np.asarray(some[0])]) ** 2).sum()
+        expected += wrong + 0.1 * float(divergence(mean, spread)[0])
+    assert float(lusr.code_loss(still, decoder, looks, seen, jax.random.key(0), 0.1, 0.0)) == pytest.approx(expected, rel=1e-3)
+
+
+def test_codes_show_every_kind_of_tile(tmp_path):
+    """DARLA's and LUSR's autoencoders pass their gate with a fraction of the preset's training; LUSR's in both worlds."""
+    quick = replace(SMALL, frames=8000, code_updates=800)
+    darla.train_source(job(tmp_path / "darla", quick))
+    mine = job(tmp_path / "lusr", quick)
+    lusr.train_code(mine)
+    assert min(mine.run.result()["shown_target"].values()) > 0.9
+    assert 0.5 <= mine.run.result()["domain_told"] <= 1
+
+
 def test_wrong_arguments_from_the_command_line(tmp_path):
     def call(*arguments):
         return subprocess.run(
@@ -169,6 +238,9 @@ def test_wrong_arguments_from_the_command_line(tmp_path):
     assert look.returncode == 2
     assert "no look is called 'nowhere'" in look.stderr
     assert not (tmp_path / "run").exists()
-    done = call("ppo", "hunter-z1c1", "--steps", "4096", "--json")
+    perceptual = call("ppo", "hunter-z1c1", "--perceptual")
+    assert perceptual.returncode == 2
+    assert "--perceptual is for darla only" in perceptual.stderr
+    done = call("ppo", "hunter-z1c1", "--steps", "4096", "--encoder", "conv", "--json")
     assert done.returncode == 0
     assert json.loads(done.stdout.splitlines()[-1])["steps"] == {"source": {"source": 4096}}

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from protoalign.baselines.autoencoder import Encoder, shown
+from protoalign.baselines.autoencoder import Decoder, Encoder, divergence, shown
 from protoalign.baselines.pixels import ConvEye, TileEye, TileNet, cut, frames, in_look, lay, load_look
 from protoalign.envs import appearance
 from protoalign.envs.hunter import Hunter
@@ -72,14 +72,30 @@ def test_eyes_see_the_same_in_tiles(eye):
     look = load_look("target", WORLD)
     mine = eye(np.random.default_rng(0), WORLD)
     np.testing.assert_allclose(mine(look, SEEN), mine.on_tiles(lay(SEEN, look)), atol=1e-4)
-    assert mine(look, SEEN).shape == (32, mine.size)
+    assert mine(look, SEEN).shape == (32, 64, 32)
 
 
-def test_codes_ignore_nothing_at_the_start():
-    encoder = Encoder(np.random.default_rng(0), WORLD, "tiles")
-    mean, spread, _ = encoder(load_look("source", WORLD), SEEN)
-    assert mean.shape == spread.shape == (32, 128)
-    assert len(np.unique(np.asarray(mean)[:, 0])) == 32
+@pytest.mark.parametrize("kind", ["tiles", "conv"])
+def test_codes_are_of_the_paper_s_sizes(kind):
+    look = load_look("source", WORLD)
+    mean, spread, style = Encoder(np.random.default_rng(0), WORLD, kind, 16)(look, SEEN)
+    assert mean.shape == spread.shape == (32, 64, 2)  # 128 numbers in all
+    assert style.shape == (32, 16)
+    assert len(np.unique(np.asarray(mean).reshape(32, -1), axis=0)) == 32  # no picture's code is another's
+
+
+def test_errors_are_those_of_the_painted_pictures():
+    rng, look = np.random.default_rng(0), load_look("source", WORLD)
+    decoder = Decoder(rng, 3)
+    strokes = decoder(jnp.asarray(rng.standard_normal((32, 64, 2)), jnp.float32), jnp.asarray(rng.random((32, 3)), jnp.float32))
+    painted = ((decoder.paint(strokes) - lay(SEEN, look)) ** 2).sum((1, 2))
+    np.testing.assert_allclose(decoder.error(strokes, look, SEEN), painted, rtol=1e-4)
+
+
+def test_divergence_is_the_integral():
+    """KL(N(m, s^2), N(0, 1)) = (m^2 + s^2 - 1) / 2 - log s, here for m = 1, s = 2, twice."""
+    mean, spread = jnp.ones((1, 1, 2)), jnp.full((1, 1, 2), 2 * np.log(2))
+    assert float(divergence(mean, spread)[0]) == pytest.approx(2 * ((1 + 4 - 1) / 2 - np.log(2)))
 
 
 def test_shown_counts_tiles_that_are_recognised():

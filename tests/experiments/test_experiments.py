@@ -133,6 +133,8 @@ def fake_baseline(name: str, seed: int) -> dict:
     result = {"baseline": name, "seed": seed, "encoder": "tiles", "source": {"return": 2.0}, "target": rows}
     result |= {"steps": {"source": {"source": 12_345_678}, "target": {"adapt": 1_000_000}}, "seconds": {"source": 100.0}}
     result |= {"mapping": {"zombie": "cow", "cow": "zombie"}, "translated": np.full((5, 192), 50 * seed).tolist()}
+    if name == "lusr":
+        result |= {"shown": {"cow": 0.91, "wall": 1.0}, "shown_target": {"cow": 0.9, "wall": 0.8}, "domain_told": 0.75}
     curve = [{"steps": 1e5 * i, "return": 0.3 * i} for i in range(1, 11)]
     return {"result": result, "curve": curve, "config": {"source": {"steps": 12_345_678}}}
 
@@ -143,16 +145,27 @@ def test_baselines_stand_beside_the_method(committed, tmp_path):
     opa = {"hunter-z1c1": committed.all()["hunter-z1c1"]}
     text = compared.returns(opa, found)
     assert "| PPO | 2.00 ± 0.00 / 0.05 ± 0.05 | 1.73 / -0.01" in text
-    assert "| UNIT4RL, 1.0 M steps | 2.00 ± 0.00 / 1.05 ± 0.05 | 1.35; 3.13" in text
+    assert "| UNIT4RL, 0.6 M steps | 2.00 ± 0.00 / 1.80 ± 0.00 | 1.35; 3.13" in text  # while learning
+    assert "| UNIT4RL, 1.0 M steps | 2.00 ± 0.00 / 1.05 ± 0.05 | 1.68; 3.24" in text
     assert "12.35 M source" in text
     assert "| LTMBR with a random model, 1.0 M steps | 1.525 | 1.50 to 1.55 |" in compared.ratios(opa, found)
     assert "| unit4rl | 12.35 M |  |  | 1.00 M |" in compared.data_used(opa, found)
     goal = np.mean([run["result"]["target_return"] for run in opa["hunter-z1c1"]])
     assert f"| ltmbr | hunter-z1c1 | {goal:.2f} | {np.ceil(goal / 0.3) / 10:.2f} M |" in compared.catching_up(opa, found)
     assert "123,457 steps/s" in compared.speeds(opa, found)
+    assert "| unit4rl | hunter-z1c1 | 1 |  |  |  | zombie as cow, cow as zombie |" in compared.codes(opa, found)
+    assert "| lusr | hunter-z1c1 | 0 | 0.91 (cow) | 0.80 (wall) | 0.75 |  |" in compared.codes(opa, found)
     compared.figure(opa, found, tmp_path / "compared.png")
     compared.translations(found, tmp_path / "translations.png")
     assert min((tmp_path / f"{name}.png").stat().st_size for name in ("compared", "translations")) > 10_000
+
+
+def test_learning_curves_are_smoothed_over_episodes():
+    rows = [{"steps": 10 * i, "episodes": i % 3, "return": float(i) if i % 3 else None} for i in range(1, 8)]
+    short = reproduce.smooth(rows, 2)
+    assert [row["steps"] for row in short] == [40, 70]
+    assert short[0]["return"] == pytest.approx((1 * 1 + 2 * 2 + 4 * 1) / 4)
+    assert reproduce.smooth([]) == []
 
 
 def test_figures_of_one_seed(tmp_path):

@@ -142,3 +142,31 @@ def test_hunter_is_learned_in_seconds():
     net, _ = learn(world, config.updates, config.ppo, net, seed=7)
     returns = np.asarray(jax.jit(play_out, static_argnums=(0, 3))(world, net, jax.random.key(0), 1000)[0])
     assert returns.mean() - 4 * returns.std() / 1000**0.5 > 1.3
+
+
+def test_what_follows_a_step_is_the_next_one_of_the_same_episode():
+    time, envs = 4, 2
+    none = jnp.zeros((time, envs), bool)
+    seen = jnp.arange(time * envs).reshape(time, envs)
+    numbers = jnp.zeros((time, envs))
+    segment = Segment(seen, seen, numbers, numbers, numbers + 2, none.at[1, 0].set(True), none.at[0, 1].set(True), none)
+    segment = segment._replace(reset=none.at[2, 0].set(True))
+    follows = ppo.what_follows(segment)
+    np.testing.assert_array_equal(follows.known, [[1, 0], [0, 1], [0, 1], [0, 0]])  # not after an end, nor after the last
+    np.testing.assert_array_equal(follows.seen[:-1], seen[1:])
+    np.testing.assert_array_equal(follows.reward, numbers + 2)
+
+
+def test_an_auxiliary_loss_moves_the_network():
+    """Towards a value of 5 whatever the rewards: the only thing to learn where PPO's own losses say something else."""
+    world = Probe(length=1)
+
+    def pull(net, batch):
+        assert batch.next is not None
+        return 100 * ((net(batch.seen)[1] - 5) ** 2).mean()
+
+    state = ppo.init(CONFIG, world, TinyNet(0), jax.random.key(0), 150)
+    update = jax.jit(ppo.make_update(CONFIG, world, 150, 0, pull))
+    for _ in range(150):
+        state, _, _ = update(state, jax.random.key(1))
+    assert value(state.net, 1, 0) == pytest.approx(5, abs=0.3)

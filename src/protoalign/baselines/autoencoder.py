@@ -11,36 +11,37 @@ import optax
 from jax import Array
 
 from protoalign.baselines.job import Job
-from protoalign.baselines.pixels import EYE, EYES, PIXELS, lay
+from protoalign.baselines.pixels import CODE, EYES, PIXELS, lay
 from protoalign.envs.base import TileWorld
 from protoalign.errors import UserError
 from protoalign.rl.networks import Dense, Heads
 from protoalign.rl.train import fit
 from protoalign.rng import generator, stream
 
-LATENT = 128
-HIDDEN = 512
+LATENT = 2  # per tile: 128 in a picture of 8 x 8 tiles
+HIDDEN = 64
+STROKES = 16  # numbers that say what to paint on a tile
 POLICY = 64  # width of the policy's layers
-BATCH = 64
+BATCH = 32
+RATE = 4e-3
 HELD = 512  # pictures that are not trained on, to judge by
 SHOWN = 0.9  # of each kind of tile must be seen in reconstructions before any policy is trained on the codes
 
 
 class Encoder(eqx.Module):
-    """Pictures to the mean and log-variance of a latent, and to a second, deterministic code (of size 0 if there is none)."""
+    """Pictures to the mean and log-variance of a latent [B, N, LATENT], and to a second, deterministic code of the picture as
+    a whole [B, style]."""
 
     eye: Any
-    dense: Dense
     mean: Dense
     spread: Dense
     style: Dense
 
     def __init__(self, rng: np.random.Generator, world: TileWorld, kind: str, style: int = 0):
         self.eye = EYES[kind](rng, world)
-        self.dense = Dense(rng, self.eye.size, HIDDEN)
-        self.mean = Dense(rng, HIDDEN, LATENT, 1.0)
-        self.spread = Dense(rng, HIDDEN, LATENT, 0.1)
-        self.style = Dense(rng, HIDDEN, max(style, 1), 1.0)
+        self.mean = Dense(rng, CODE, LATENT, 1.0)
+        self.spread = Dense(rng, CODE, LATENT, 0.1)
+        self.style = Dense(rng, CODE, style, 1.0)
 
     def __call__(self, look: Array, seen: Array) -> tuple[Array, Array, Array]:
         return self.heads(self.eye(look, seen))
@@ -49,25 +50,36 @@ class Encoder(eqx.Module):
         return self.heads(self.eye.on_tiles(tiles))
 
     def heads(self, x: Array) -> tuple[Array, Array, Array]:
-        x = jax.nn.relu(self.dense(x))
-        return self.mean(x), self.spread(x), self.style(x)
+        return self.mean(x), self.spread(x), self.style(x.mean(1))
 
 
 class Decoder(eqx.Module):
-    """Codes to pictures, as tiles [B, N, PIXELS]; its last layer paints 8 x 8 pixels with stride 8."""
+    """Latents and styles to pictures; the last layer paints 8 x 8 pixels with stride 8."""
 
-    dense: Dense
-    tiles: Dense
-    paint: Dense
+    hidden: Dense
+    strokes: Dense
+    brush: Dense
 
-    def __init__(self, rng: np.random.Generator, world: TileWorld, size: int):
-        self.dense = Dense(rng, size, HIDDEN)
-        self.tiles = Dense(rng, HIDDEN, world.shape[0] * world.shape[1] * EYE)
-        self.paint = Dense(rng, EYE, PIXELS, 1.0)
+    def __init__(self, rng: np.random.Generator, style: int = 0):
+        self.hidden = Dense(rng, LATENT + style, HIDDEN)
+        self.strokes = Dense(rng, HIDDEN, STROKES, 1.0)
+        self.brush = Dense(rng, STROKES, PIXELS, 1.0)
 
-    def __call__(self, code: Array) -> Array:
-        x = jax.nn.relu(self.tiles(jax.nn.relu(self.dense(code)))).reshape(len(code), -1, EYE)
-        return jax.nn.sigmoid(self.paint(x))
+    def __call__(self, latent: Array, style: Array) -> Array:
+        """What to paint on each tile, [B, N, STROKES]."""
+        everywhere = jnp.broadcast_to(style[:, None], (*latent.shape[:2], style.shape[1]))
+        return jax.nn.sigmoid(self.strokes(jax.nn.relu(self.hidden(jnp.concatenate([latent, everywhere], -1)))))
+
+    def paint(self, strokes: Array) -> Array:
+        """Tiles [B, N, PIXELS]."""
+        return self.brush(strokes)
+
+    def error(self, strokes: Array, look: Array, seen: Array) -> Array:
+        """Squared error of the pictures, summed over each, [B]: |Ws + b - t|^2, multiplied out so that nothing is painted."""
+        weight, short = self.brush.weight, self.brush.bias - look
+        square = ((strokes.reshape(-1, STROKES) @ (weight @ weight.T)).reshape(strokes.shape) * strokes).sum(-1)
+        mixed = (strokes * lay(seen, 2 * short @ weight.T)).sum(-1)
+        return (square + mixed + lay(seen, (short**2).sum(-1, keepdims=True))[..., 0]).sum(-1)
 
 
 def sample(key: Array, mean: Array, spread: Array) -> Array:
@@ -76,7 +88,7 @@ def sample(key: Array, mean: Array, spread: Array) -> Array:
 
 def divergence(mean: Array, spread: Array) -> Array:
     """KL from the unit normal distribution, summed over latents, [B]."""
-    return 0.5 * (mean**2 + jnp.exp(spread) - spread - 1).sum(-1)
+    return 0.5 * (mean**2 + jnp.exp(spread) - spread - 1).sum((1, 2))
 
 
 def train(
@@ -86,7 +98,7 @@ def train(
 
     Beta rises from 0 to its value in the first half: small objects are else given up before they are found.
     """
-    optimiser = optax.adam(optax.cosine_decay_schedule(1e-3, updates, 0.02))
+    optimiser = optax.adam(optax.cosine_decay_schedule(RATE, updates, 0.02))
 
     @jax.jit
     def step(state: Any, seen: Array, key: Array, beta: Array) -> Any:
@@ -140,19 +152,15 @@ class CodeNet(eqx.Module):
     def __init__(self, rng: np.random.Generator, world: TileWorld, look: Array, encoder: Encoder):
         self.look = look
         self.encoder = encoder
-        self.layers = [Dense(rng, n, POLICY) for n in (LATENT, POLICY, POLICY)]
+        size = LATENT * world.shape[0] * world.shape[1]
+        self.layers = [Dense(rng, n, POLICY) for n in (size, POLICY, POLICY)]
         self.heads = Heads(rng, POLICY, world.num_actions)
 
     def encode(self, grid: Array) -> Array:
         # Once, while collecting: no gradient reaches the encoder.
-        return jax.lax.stop_gradient(self.encoder(self.look, grid.reshape(len(grid), -1))[0])
+        return jax.lax.stop_gradient(self.encoder(self.look, grid.reshape(len(grid), -1))[0]).reshape(len(grid), -1)
 
     def __call__(self, seen: Array) -> tuple[Array, Array]:
         for layer in self.layers:
             seen = jax.nn.relu(layer(seen))
         return self.heads(seen)
-
-
-def error(look: Array, seen: Array, tiles: Array) -> Array:
-    """Squared error of reconstructed pictures, summed over each, [B]."""
-    return ((tiles - lay(seen, look)) ** 2).sum((1, 2))

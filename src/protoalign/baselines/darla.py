@@ -13,13 +13,11 @@ from jax import Array
 from protoalign.baselines import ppo_pixels
 from protoalign.baselines.autoencoder import (
     HELD,
-    LATENT,
     CodeNet,
     Decoder,
     Encoder,
     check_shown,
     divergence,
-    error,
     sample,
     train,
 )
@@ -35,19 +33,20 @@ def train_source(job: Job) -> CodeNet:
 
     def loss(models: Any, seen: Array, key: Array, beta: Array) -> Array:
         encoder, decoder = models
-        mean, spread, _ = encoder(look, seen[0])
-        tiles = decoder(sample(key, mean, spread))
+        mean, spread, style = encoder(look, seen[0])
+        strokes = decoder(sample(key, mean, spread), style)
         if judge is None:
-            wrong = error(look, seen[0], tiles)
+            wrong = decoder.error(strokes, look, seen[0])
         else:  # as far apart as the judge's features of them
-            wrong = ((judge(look, seen[0])[0] - judge.on_tiles(tiles)[0]) ** 2).sum(-1)
+            wrong = ((judge(look, seen[0])[0] - judge.on_tiles(decoder.paint(strokes))[0]) ** 2).sum((1, 2))
         return (wrong + beta * divergence(mean, spread)).mean()
 
     rng = generator(job.seed, "code/network")
-    models = (Encoder(rng, job.world, kind), Decoder(rng, job.world, LATENT))
+    models = (Encoder(rng, job.world, kind), Decoder(rng))
     encoder, decoder = train(job, "code", models, loss, [grids], job.config.code_updates)
     held = grids[:HELD]
-    check_shown(job, look, held, jax.jit(lambda s: decoder(encoder(look, s)[0]))(held))
+    mean, _, style = encoder(look, jnp.asarray(held))
+    check_shown(job, look, held, decoder.paint(decoder(mean, style)))
     net = CodeNet(generator(job.seed, "source/network"), job.world, look, encoder)
     return job.learn("source", net, job.config.latent_steps, "source")
 
@@ -64,10 +63,11 @@ def train_judge(job: Job, grids: np.ndarray) -> Encoder:
         low, high = corner.min(1)[..., None], corner.max(1)[..., None]  # [2, B, 1]
         hidden = (rows >= low[0]) & (rows < high[0]) & (cols >= low[1]) & (cols < high[1])  # [B, N]
         tiles = jnp.where(hidden[..., None], 0, lay(seen[0], look))
-        return error(look, seen[0], decoder(encoder.on_tiles(tiles)[0])).mean()
+        mean, _, style = encoder.on_tiles(tiles)
+        return decoder.error(decoder(mean, style), look, seen[0]).mean()
 
     rng = generator(job.seed, "judge/network")
-    models = (Encoder(rng, job.world, job.config.encoder), Decoder(rng, job.world, LATENT))
+    models = (Encoder(rng, job.world, job.config.encoder), Decoder(rng))
     return train(job, "judge", models, loss, [grids], job.config.code_updates)[0]
 
 

@@ -17,13 +17,11 @@ from sklearn.model_selection import cross_val_score
 from protoalign.baselines import ppo_pixels
 from protoalign.baselines.autoencoder import (
     HELD,
-    LATENT,
     CodeNet,
     Decoder,
     Encoder,
     check_shown,
     divergence,
-    error,
     sample,
     shown,
     train,
@@ -44,35 +42,37 @@ def train_source(job: Job) -> CodeNet:
 
 def train_code(job: Job) -> tuple[Encoder, Decoder]:
     grids = [job.watch("source"), job.watch("target")]
-    looks = (job.source, job.target)
-    reverse = job.config.reverse
 
     def loss(models: Any, seen: Array, key: Array, beta: Array) -> Array:
-        """Forward: pictures from their general code and the style of any picture of their domain. Reverse: the general code
-        does not depend on the style it is drawn with."""
         encoder, decoder = models
-        keys = iter(jax.random.split(key, 8))
-        total, styles = jnp.float32(0), []
-        for look, some in zip(looks, seen, strict=True):
-            mean, spread, style = encoder(look, some)
-            general = sample(next(keys), mean, spread)
-            other = jax.random.permutation(next(keys), style)
-            wrong = error(look, some, decode(decoder, general, style)) + error(look, some, decode(decoder, general, other))
-            total += (wrong + 2 * beta * divergence(mean, spread)).mean() / len(looks)
-            styles.append(style)
-        style = jnp.concatenate(styles)
-        drawn = jax.random.normal(next(keys), (len(style), LATENT))
-        pair = [jax.lax.stop_gradient(decode(decoder, drawn, s)) for s in (style, jax.random.permutation(next(keys), style))]
-        one, other = (encoder.on_tiles(tiles)[0] for tiles in pair)
-        # Its public code averages where errors here are sums over a picture: the reverse loss is scaled like them.
-        return total + reverse * pair[0][0].size * jnp.abs(one - other).mean()
+        return code_loss(encoder, decoder, (job.source, job.target), seen, key, beta, job.config.reverse)
 
     rng = generator(job.seed, "code/network")
-    models = (Encoder(rng, job.world, job.config.encoder, STYLE), Decoder(rng, job.world, LATENT + STYLE))
+    models = (Encoder(rng, job.world, job.config.encoder, STYLE), Decoder(rng, STYLE))
     encoder, decoder = train(job, "code", models, loss, grids, job.config.code_updates)
-
     check(job, encoder, decoder, [g[:HELD] for g in grids])
     return encoder, decoder
+
+
+def code_loss(
+    encoder: Encoder, decoder: Decoder, looks: tuple[Array, Array], seen: Array, key: Array, beta: Array | float, reverse: float
+) -> Array:
+    """Forward: pictures from their general code and the style of any picture of their domain. Reverse: the general code does
+    not depend on the style it is drawn with; this trains the encoder only."""
+    keys = iter(jax.random.split(key, 6))
+    total, styles = jnp.float32(0), []
+    for look, some in zip(looks, seen, strict=True):
+        mean, spread, style = encoder(look, some)
+        general = sample(next(keys), mean, spread)
+        other = jax.random.permutation(next(keys), style)
+        wrong = decoder.error(decoder(general, style), look, some) + decoder.error(decoder(general, other), look, some)
+        total += (wrong + 2 * beta * divergence(mean, spread)).mean() / len(looks)
+        styles.append(style)
+    style = jnp.concatenate(styles)
+    drawn = jax.random.normal(next(keys), (len(style), *general.shape[1:]))
+    pair = (decoder.paint(decoder(drawn, s)) for s in (style, jax.random.permutation(next(keys), style)))
+    one, other = (encoder.on_tiles(jax.lax.stop_gradient(tiles))[0] for tiles in pair)
+    return total + reverse * jnp.abs(one - other).sum((1, 2)).mean()
 
 
 def check(job: Job, encoder: Encoder, decoder: Decoder, held: list[np.ndarray]) -> None:
@@ -81,11 +81,13 @@ def check(job: Job, encoder: Encoder, decoder: Decoder, held: list[np.ndarray]) 
     @jax.jit
     def again(look: Array, seen: Array) -> tuple[Array, Array]:
         mean, _, style = encoder(look, seen)
-        return mean, decode(decoder, mean, jnp.roll(style, 1, 0))
+        return mean, decoder.paint(decoder(mean, jnp.roll(style, 1, 0)))
 
     (home, pictures), (away, target) = (again(look, some) for look, some in zip((job.source, job.target), held, strict=True))
     domain = np.repeat([0, 1], [len(home), len(away)])
-    told = cross_val_score(LogisticRegression(max_iter=1000), np.concatenate([home, away]), domain, cv=5).mean()
+    told = cross_val_score(
+        LogisticRegression(max_iter=1000), np.concatenate([home, away]).reshape(len(domain), -1), domain, cv=5
+    ).mean()
     names, share = job.world.category_names, shown(job.target, held[1], target)
     job.run.add_result(
         {
@@ -96,15 +98,11 @@ def check(job: Job, encoder: Encoder, decoder: Decoder, held: list[np.ndarray]) 
     check_shown(job, job.source, held[0], pictures)
 
 
-def decode(decoder: Decoder, general: Array, style: Array) -> Array:
-    return decoder(jnp.concatenate([general, style], 1))
-
-
 def swap(encoder: Encoder, decoder: Decoder, a: tuple[Array, Any], b: tuple[Array, Any]) -> list[Array]:
     """Tiles of a (a look and grids) with its own style, and with the style of b."""
     mean, _, own = encoder(*a)
     style = encoder(*b)[2]
-    return [decode(decoder, mean, s) for s in (own, style)]
+    return [decoder.paint(decoder(mean, s)) for s in (own, style)]
 
 
 adapt = ppo_pixels.adapt
@@ -127,7 +125,7 @@ def draw_swaps(job: Job, number: int = 8) -> None:
         a, b = ((looks[d], pool[d][rng.integers(0, len(pool[d]), 1)]) for d in domains)
         rows = [lay(jnp.asarray(seen), look) for look, seen in (a, b)] + swap(encoder, decoder, a, b)
         columns.append(np.concatenate([np.asarray(picture(tiles, job.world.shape))[0] for tiles in rows]))
-    image = np.round(255 * np.concatenate(columns, 1)).astype(np.uint8)
+    image = np.round(255 * np.clip(np.concatenate(columns, 1), 0, 1)).astype(np.uint8)
     buffer = io.BytesIO()
     Image.fromarray(image).resize((2 * image.shape[1], 2 * image.shape[0]), Image.Resampling.NEAREST).save(buffer, "PNG")
     write_atomic(job.run.path / "swaps.png", buffer.getvalue())

@@ -24,7 +24,6 @@ from protoalign.rl.networks import Dense, Heads
 
 PIXELS = appearance.TILE**2 * 3  # numbers in a tile
 CODE = 32  # numbers for a tile
-EYE = 8  # ... where tiles are only told apart
 CHANNELS = 4
 
 
@@ -140,47 +139,43 @@ class TileNet(eqx.Module):
 
 
 class TileEye(eqx.Module):
-    """All tiles' codes in a row, [B, N * EYE]."""
+    """One code per tile, [B, N, CODE]."""
 
     code: TileCode
-    size: int = eqx.field(static=True)
 
     def __init__(self, rng: np.random.Generator, world: TileWorld):
-        self.code = TileCode(rng, EYE)
-        self.size = world.shape[0] * world.shape[1] * EYE
+        self.code = TileCode(rng)
 
     def __call__(self, look: Array, seen: Array) -> Array:
-        return lay(seen, self.code(look)).reshape(len(seen), -1)
+        return lay(seen, self.code(look))
 
     def on_tiles(self, tiles: Array) -> Array:
         """The same from tiles [B, N, PIXELS]."""
-        return self.code(tiles).reshape(len(tiles), -1)
+        return self.code(tiles)
 
 
 class ConvEye(eqx.Module):
-    """Three convolutions over the picture, as for Atari games: 8 x 8 stride 4, 4 x 4 stride 2, 3 x 3."""
+    """Three convolutions over the picture, 4 x 4 with stride 2: codes of tiles and what is around them, [B, N, CODE]."""
 
     weights: list[Array]  # [height, width, in, out]
     biases: list[Array]
     shape: tuple[int, int] = eqx.field(static=True)
-    size: int = eqx.field(static=True)
 
     def __init__(self, rng: np.random.Generator, world: TileWorld):
-        sizes = ((8, 8, 3, 32), (4, 4, 32, 64), (3, 3, 64, 64))
+        sizes = ((4, 4, 3, 32), (4, 4, 32, 32), (4, 4, 32, CODE))
         self.weights = [jnp.asarray(rng.standard_normal(s) * (2 / np.prod(s[:3])) ** 0.5, jnp.float32) for s in sizes]
         self.biases = [jnp.zeros(s[3]) for s in sizes]
         self.shape = world.shape
-        self.size = self.on_frames(jnp.zeros((1, *(appearance.TILE * n for n in world.shape), 3))).shape[1]
 
     def __call__(self, look: Array, seen: Array) -> Array:
         return self.on_frames(frames(look, seen, self.shape))
 
     def on_frames(self, pictures: Array) -> Array:
         x = 2 * pictures - 1
-        for weight, bias, stride in zip(self.weights, self.biases, (4, 2, 1), strict=True):
-            x = jax.lax.conv_general_dilated(x, weight, (stride, stride), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+        for weight, bias in zip(self.weights, self.biases, strict=True):
+            x = jax.lax.conv_general_dilated(x, weight, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
             x = jax.nn.relu(x + bias)
-        return x.reshape(len(x), -1)
+        return x.reshape(len(x), -1, CODE)
 
     def on_tiles(self, tiles: Array) -> Array:
         return self.on_frames(picture(tiles, self.shape))
@@ -200,14 +195,14 @@ class ConvNet(eqx.Module):
     def __init__(self, rng: np.random.Generator, world: TileWorld, look: Array, width: int = 64):
         self.look = look
         self.eye = ConvEye(rng, world)
-        self.dense = Dense(rng, self.eye.size, width)
+        self.dense = Dense(rng, world.shape[0] * world.shape[1] * CODE, width)
         self.heads = Heads(rng, width, world.num_actions)
 
     def encode(self, grid: Array) -> Array:
         return grid.reshape(len(grid), -1)
 
     def features(self, seen: Array) -> Array:
-        return jax.nn.relu(self.dense(self.eye(jax.lax.stop_gradient(self.look), seen)))
+        return jax.nn.relu(self.dense(self.eye(jax.lax.stop_gradient(self.look), seen).reshape(len(seen), -1)))
 
     def __call__(self, seen: Array) -> tuple[Array, Array]:
         return self.heads(self.features(seen))

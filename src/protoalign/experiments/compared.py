@@ -1,5 +1,6 @@
 """The method beside its baselines: returns, ratios, data used, and return against steps in the target."""
 
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,25 @@ def data_used(opa: Runs, baselines: Baselines) -> str:
     return table("Data used, in steps", columns, rows, note)
 
 
+def codes(opa: Runs, baselines: Baselines) -> str:
+    """What the encoders and translations made of the pictures."""
+    rows = []
+    for name, runs in baselines.items():
+        for world, group in runs.items():
+            for run in group:
+                result = run["result"]
+                if "shown" in result:
+                    home, away = (result.get(key, {}) for key in ("shown", "shown_target"))
+                    least = [f"{min(by.values()):.2f} ({min(by, key=lambda n: by[n])})" if by else "" for by in (home, away)]
+                    rows.append([name, world, result["seed"], *least, _number(result.get("domain_told")), ""])
+                elif "mapping" in result:
+                    wrong = ", ".join(f"{a} as {b}" for a, b in result["mapping"].items() if a != b) or "all right"
+                    rows.append([name, world, result["seed"], "", "", "", wrong])
+    columns = ["baseline", "world", "seed", "least shown at home", "in the target", "domain told from the code", "translated"]
+    note = "Shown: share of a kind's tiles, in pictures held out, recognised when painted from the policy's code."
+    return table("Codes and translations", columns, rows, note)
+
+
 def catching_up(opa: Runs, baselines: Baselines) -> str:
     """Steps in the target until the return while learning reaches the method's, by the mean curve over seeds."""
     rows = []
@@ -220,21 +240,22 @@ def figure(opa: Runs, baselines: Baselines, path: Path) -> None:
 def translations(baselines: Baselines, path: Path) -> None:
     """The paper's figure of UNIT4RL: a picture of the target, what it is, and what each seed's translation makes of it."""
     runs = baselines.get("unit4rl", {})
-    if not runs:
-        return
-    world, group = next(iter(runs.items()))
-    grid = np.asarray(envs.make(world).observe(envs.make(world).reset(jax.random.key(0), 1)))
-    looks = [appearance.load(look, CATEGORY_NAMES) for look in ("target", "source")]
-    looks += [np.array(run["result"]["translated"], np.uint8).reshape(looks[0].shape) for run in group]
-    titles = ["target", "true", *(f"seed {run['result']['seed']}" for run in group)]
-    drawing = Figure(figsize=(1.9 * len(looks), 2.5), dpi=140, layout="constrained")
-    for axis, look, title in zip(drawing.subplots(1, len(looks)), looks, titles, strict=True):
-        axis.imshow(appearance.render(look, grid)[0])
-        axis.set_title(title, fontsize=9)
+    columns = 2 + max((len(group) for group in runs.values()), default=0)
+    drawing = Figure(figsize=(1.9 * columns, 2.3 * max(1, len(runs))), dpi=110, layout="constrained")
+    axes = drawing.subplots(max(1, len(runs)), columns, squeeze=False)
+    for row, (world, group) in zip(axes, runs.items(), strict=False):
+        state = envs.make(world).reset(jax.random.key(0), 1)
+        grid = np.asarray(envs.make(world).observe(state))
+        looks = [appearance.load(look, CATEGORY_NAMES) for look in ("target", "source")]
+        looks += [np.array(run["result"]["translated"], np.uint8).reshape(looks[0].shape) for run in group]
+        titles = [f"{world.removeprefix('hunter-').upper()}: target", "true"]
+        for run in group:
+            wrong = [f"{a} as {b}" for a, b in run["result"]["mapping"].items() if a != b]
+            titles.append(f"seed {run['result']['seed']}: {', '.join(wrong) or 'all right'}")
+        for axis, look, title in zip(row, looks, titles, strict=False):
+            axis.imshow(appearance.render(look, grid)[0])
+            axis.set_title(textwrap.fill(title, 26), fontsize=7)
+    for axis in axes.flat:
         axis.axis("off")
-    for axis, run in zip(drawing.axes[2:], group, strict=True):
-        wrong = [f"{a} as {b}" for a, b in run["result"]["mapping"].items() if a != b]
-        axis.annotate(
-            "\n".join(wrong) or "all right", (0.5, -0.05), xycoords="axes fraction", ha="center", va="top", fontsize=7
-        )
+    path.parent.mkdir(parents=True, exist_ok=True)
     drawing.savefig(path)

@@ -69,7 +69,7 @@ class Results:
             folder = self.runs / f"{name}-{world}-s{seed}"
             warn(f"{path} is not there: training {name} in {world}, seed {seed}, in {folder}")
             result = baseline_runs.run(name, world, folder, seed, "fast", "target")
-            if (folder / "swaps.png").exists():
+            if (folder / "swaps.png").exists() and seed == 0:
                 write_atomic(path.with_suffix(".png"), (folder / "swaps.png").read_bytes())
             write_json(path, {"result": result, "curve": smooth(Run(folder).metrics("adapt")), "config": Run(folder).config})
         return read_json(path)
@@ -96,11 +96,9 @@ class Results:
         opa, found = self.all(), self.baselines(train)
         if not found:
             return NO_BASELINE
-        path = self.results / "figures" / "compared.png"
-        compared.figure(opa, found, path)
-        compared.translations(found, path.with_name("translations.png"))
-        parts = [part(opa, found) for part in (compared.data_used, compared.catching_up, compared.speeds)]
-        return "\n".join([*parts, f"Drawn: {path}, {path.with_name('translations.png').name}\n"])
+        parts = [part(opa, found) for part in (compared.data_used, compared.codes, compared.catching_up, compared.speeds)]
+        drawn = self.draw("compared", lambda runs, path: compared.figure(runs, found, path))
+        return "\n".join(parts) + drawn + self.draw("translations", lambda _, path: compared.translations(found, path))
 
     def beside(self, part: Callable[[tables.Runs, compared.Baselines], str]) -> str:
         """A table of the method beside its baselines."""

@@ -46,7 +46,7 @@ class Dense(eqx.Module):
     def __call__(self, x: Array) -> Array:
         # Flat, because the gradient of a product with [A, B, in] is several times slower than with [A * B, in].
         flat = x.reshape(-1, x.shape[-1]) @ self.weight + self.bias
-        return flat.reshape(*x.shape[:-1], -1)
+        return flat.reshape(*x.shape[:-1], self.bias.shape[0])
 
 
 class Heads(eqx.Module):
