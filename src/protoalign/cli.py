@@ -20,8 +20,8 @@ Folder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
 
 Baseline = Literal["ppo", "darla", "lusr", "unit4rl", "ltmbr"]
 What = Literal[
-    "all", "table1", "table2", "baselines", "episodes", "necessity", "alignment", "reconstruction", "calibration", "stopping",
-    "random-looks", "frozen", "noise", "subsets", "mixed", "variants",
+    "all", "table1", "table2", "baselines", "encoders", "episodes", "necessity", "alignment", "reconstruction", "calibration",
+    "stopping", "random-looks", "frozen", "noise", "subsets", "mixed", "variants",
 ]  # fmt: skip
 
 

@@ -148,13 +148,11 @@ class BaselineConfig:
     """Weight of LUSR's reverse loss (sum over latents) against squared error (sum over the picture's values from 0 to 1)."""
     translation_updates: int = 4000
     """Of UNIT4RL's translation."""
+    tuning_rate: float = 5e-4
+    """PPO's learning rate when a trained policy is trained further (UNIT4RL)."""
     model: float = 4.0
-    """Weight of LTMBR's model losses, means over latents of size about one."""
+    """Weight of LTMBR's model losses: mean squared errors of latents of length one, and of rewards."""
     ppo: PPOConfig = field(default_factory=PPOConfig)
-
-    def stage(self, steps: int) -> TaskConfig:
-        """A stage of training by PPO."""
-        return TaskConfig(steps=steps, history=0, ppo=self.ppo)
 
 
 TASK: dict[str, TaskConfig] = {
@@ -199,7 +197,6 @@ BASELINE: dict[str, BaselineConfig] = {
         frames=500_000,
         code_updates=100_000,
         translation_updates=100_000,
-        beta=2.0,
         ppo=TASK["paper"].ppo,
     ),
 }

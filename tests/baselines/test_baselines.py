@@ -51,7 +51,7 @@ def test_from_beginning_to_end(name, small, tmp_path):
     assert result["target"][0]["steps"] == 0
     again = run(name, "hunter-z1c1", tmp_path / "run", 3, "fast", "target")
     assert again == result
-    frames = {"source": {"frames": 2000}, "target": {"frames": 2000}}
+    frames = {"source": {"frames": 2048}, "target": {"frames": 2048}}
     expected = {
         "ppo": {"source": {"source": 8192}},
         "darla": {"source": frames["source"] | {"source": 8192}},
@@ -74,9 +74,10 @@ def test_no_policy_on_codes_that_show_nothing(small, tmp_path, monkeypatch):
     assert not Run(tmp_path / "run").metrics("source")
 
 
-def test_perceptual_loss_runs(small, tmp_path, monkeypatch):
-    monkeypatch.setitem(config.BASELINE, "fast", replace(SMALL, perceptual=True))
-    result = run("darla", "hunter-z1c1", tmp_path / "run", 0, "fast", "target")
+def test_perceptual_loss_runs(small, tmp_path):
+    with pytest.raises(UserError, match="needs --encoder conv"):
+        run("darla", "hunter-z1c1", tmp_path / "run", 0, "fast", "target", perceptual=True)
+    result = run("darla", "hunter-z1c1", tmp_path / "run", 0, "fast", "target", encoder="conv", perceptual=True)
     assert result["seconds"].keys() >= {"judge", "code", "source"}
 
 
@@ -121,11 +122,11 @@ print(run("unit4rl", "hunter-z1c1", Path(sys.argv[1]), 1, "fast", "target")["tar
 
 def test_translation_finds_back_a_look_of_one_colour_each(tmp_path):
     """Worlds that differ in nothing: after training, translated textures are again textures of the source."""
-    same = job(tmp_path, replace(SMALL, translation_updates=400))
+    same = job(tmp_path, replace(SMALL, translation_updates=600))
     translator = unit4rl.train_translator(replace_target(same))
     look = np.asarray(unit4rl.translate(translator, same.source))
     share = np.abs(look - np.asarray(same.source)).mean(1)
-    assert share[0] < 0.1  # the floor, four tiles in five
+    assert share[0] < 0.15  # the floor, four tiles in five
 
 
 def replace_target(job: Job) -> Job:
@@ -147,7 +148,7 @@ def test_model_loss_is_the_formula_and_leaves_a_frozen_model_alone(tmp_path):
         a = int(action[i])
         following = z[i] @ step[:, a] + bias[a]
         paid = z[i] @ np.asarray(net.model.reward.weight)[:, a] + float(net.model.reward.bias[a])
-        expected += 64 * ((following - after[i]) ** 2).mean() + (paid - float(reward[i])) ** 2
+        expected += ((following - after[i]) ** 2).mean() + (paid - float(reward[i])) ** 2
     assert float(ltmbr.model_loss(4.0, frozen=False)(net, batch)) == pytest.approx(4 * expected / 5, rel=1e-4)
     grads = jax.grad(ltmbr.model_loss(4.0, frozen=True))(net, batch)
     assert max(float(abs(g).max()) for g in jax.tree.leaves(grads.model)) == 0
@@ -175,7 +176,7 @@ def test_what_is_frozen_stays_as_it_was(small, tmp_path, monkeypatch):
     ltmbr.adapt(mine, trained)
     one, other = before["adapt"]
     assert eqx.tree_equal(trained.model, other.model)
-    assert not eqx.tree_equal(one.net.code, other.net.code)
+    assert not eqx.tree_equal(one.net.eye, other.net.eye)
     assert eqx.tree_equal(before["random"][0].model, before["random"][1].model)
 
 

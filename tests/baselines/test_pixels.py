@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from protoalign.baselines.autoencoder import Decoder, Encoder, divergence, shown
-from protoalign.baselines.pixels import ConvEye, TileEye, TileNet, cut, frames, in_look, lay, load_look
+from protoalign.baselines.pixels import ConvEye, PixelNet, TileEye, cut, frames, in_look, lay, load_look
 from protoalign.envs import appearance
 from protoalign.envs.hunter import Hunter
 
@@ -28,26 +28,26 @@ def test_frames_are_the_pictures(look):
 @pytest.mark.parametrize("look", ["source", "target"])
 def test_grids_with_a_look_are_as_good_as_pixels(look):
     """The first layer is a convolution of 8 x 8 pixels with stride 8: computed as one, the numbers are the same."""
-    net = in_look(TileNet(np.random.default_rng(0), WORLD, load_look("source", WORLD)), load_look(look, WORLD))
-    kernel = net.code.dense.weight.reshape(8, 8, 3, -1)
+    net = in_look(PixelNet(np.random.default_rng(0), WORLD, load_look("source", WORLD)), load_look(look, WORLD))
+    kernel = net.eye.code.dense.weight.reshape(8, 8, 3, -1)
     x = jax.lax.conv_general_dilated(
         2 * pictures(look) - 1, kernel, (8, 8), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
     )
-    codes = jax.nn.relu(x + net.code.dense.bias).reshape(32, 64, -1)
-    np.testing.assert_allclose(lay(SEEN, net.code(net.look)), codes, atol=1e-5)
+    codes = jax.nn.relu(x + net.eye.code.dense.bias).reshape(32, 64, -1)
+    np.testing.assert_allclose(net.eye(net.look, SEEN), codes, atol=1e-5)
     for mine, theirs in zip(net(net.encode(GRIDS)), net.on_frames(pictures(look)), strict=True):
         np.testing.assert_allclose(mine, theirs, atol=1e-5)
 
 
 def test_another_look_is_another_world():
-    net = TileNet(np.random.default_rng(0), WORLD, load_look("source", WORLD))
+    net = PixelNet(np.random.default_rng(0), WORLD, load_look("source", WORLD))
     moved = in_look(net, load_look("target", WORLD))
     assert abs(net.features(SEEN) - moved.features(SEEN)).max() > 0.1
 
 
 def test_correlation_knows_how_far_things_are_apart():
     """Moved together, two things give the same products of spectra; moved apart, others."""
-    body = TileNet(np.random.default_rng(0), WORLD, load_look("source", WORLD)).body
+    body = PixelNet(np.random.default_rng(0), WORLD, load_look("source", WORLD)).body
 
     def products(*places):
         maps = np.zeros((2, 64), np.float32)

@@ -118,14 +118,19 @@ def train(
     start = (models, optimiser.init(models))
     title = f"{stage} {job.world.name}"
     (models, _), seconds = fit(job.run, stage, title, updates, start, update, "loss {loss:.2f}")
-    job.run.add_result({"seconds": job.run.result().get("seconds", {}) | {stage: seconds}})
+    job.spent(stage, seconds)
     return models
 
 
 def shown(look: Array, seen: np.ndarray, tiles: Array) -> np.ndarray:
     """By category, the share [C] of tiles whose reconstruction [B, N, PIXELS] is nearer to its texture than to any other."""
-    nearest = np.asarray(((tiles[:, :, None] - look) ** 2).sum(-1).argmin(-1))
-    return np.array([(nearest[seen == c] == c).mean() if (seen == c).any() else np.nan for c in range(len(look))])
+    found = nearest(look, tiles)
+    return np.array([(found[seen == c] == c).mean() if (seen == c).any() else np.nan for c in range(len(look))])
+
+
+def nearest(look: Array, tiles: Array) -> np.ndarray:
+    """The category [B, N] whose texture each tile is nearest to."""
+    return np.asarray(((tiles[:, :, None] - look) ** 2).sum(-1).argmin(-1))
 
 
 def check_shown(job: Job, look: Array, seen: np.ndarray, tiles: Array) -> None:

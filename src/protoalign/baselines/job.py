@@ -1,13 +1,13 @@
 """What all baselines share: a run folder, two looks, training, counting and judging."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from jax import Array
 
-from protoalign.config import BaselineConfig, plain
+from protoalign.config import BaselineConfig, TaskConfig, plain
 from protoalign.envs.base import TileWorld
 from protoalign.rl.networks import RandomNet
 from protoalign.rl.ppo import Auxiliary
@@ -38,22 +38,25 @@ class Job:
     source: Array  # looks, [C, PIXELS]
     target: Array
 
-    def learn(self, stage: str, net: Any, steps: int, domain: str, auxiliary: Auxiliary | None = None) -> Any:
-        """Train a policy by PPO."""
-        config = self.config.stage(steps)
+    def learn(
+        self, stage: str, net: Any, steps: int, domain: str, auxiliary: Auxiliary | None = None, rate: float | None = None
+    ) -> Any:
+        """Train a policy by PPO; at another learning rate than usual if one is given."""
+        ppo = self.config.ppo if rate is None else replace(self.config.ppo, learning_rate=rate)
+        config = TaskConfig(steps=steps, history=0, ppo=ppo)
         self.run.configure(stage, plain(config))
         net, _, figures = train(self.run, stage, config, self.world, net, self.seed, auxiliary=auxiliary)
-        self.count(domain, stage, figures["steps"], figures["seconds"])
+        self.count(domain, stage, figures["steps"])
+        self.spent(stage, figures["seconds"])
         return net
 
-    def count(self, domain: str, stage: str, steps: int, seconds: float | None = None) -> None:
-        """Write down what a stage has used."""
-        result = self.run.result()
-        used = result.get("steps", {})
-        figures: dict[str, Any] = {"steps": used | {domain: used.get(domain, {}) | {stage: steps}}}
-        if seconds is not None:
-            figures["seconds"] = result.get("seconds", {}) | {stage: seconds}
-        self.run.add_result(figures)
+    def count(self, domain: str, stage: str, steps: int) -> None:
+        """Write down the steps a stage has used."""
+        used = self.run.result().get("steps", {})
+        self.run.add_result({"steps": used | {domain: used.get(domain, {}) | {stage: steps}}})
+
+    def spent(self, stage: str, seconds: float) -> None:
+        self.run.add_result({"seconds": self.run.result().get("seconds", {}) | {stage: seconds}})
 
     def watch(self, domain: str) -> np.ndarray:
         """Grids [F, N] that a random policy comes across, `config.frames` of them; what they look like is up to the caller."""
@@ -64,7 +67,7 @@ class Job:
         roll = jax.jit(collect, static_argnums=(0, 4, 5, 6))
         *_, record = roll(self.world, net, running, play, steps, envs * steps // 8, envs)
         grids = np.asarray(record.observation).reshape(envs * steps, -1)[: self.config.frames]
-        self.count(domain, "frames", len(grids))
+        self.count(domain, "frames", envs * steps)
         return generator(self.seed, f"frames/{domain}").permutation(grids)
 
     def judge(self, trained: Any, adapted: list[Adapted]) -> dict[str, Any]:
@@ -76,4 +79,5 @@ class Job:
         home = play(trained, "source")
         used = {stage: steps for by in self.run.result()["steps"].values() for stage, steps in by.items()}
         rows = [{"label": a.label, "steps": used.get(a.stage, 0), **play(a.net, f"target/{a.label}")} for a in adapted]
-        return {"source": home, "target": [row | {"ratio": round(row["return"] / (home["return"] or 1e-9), 4)} for row in rows]}
+        ratios = [round(row["return"] / home["return"], 4) if home["return"] > 0 else None for row in rows]
+        return {"source": home, "target": [row | {"ratio": ratio} for row, ratio in zip(rows, ratios, strict=True)]}

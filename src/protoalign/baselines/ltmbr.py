@@ -1,6 +1,6 @@
 """LTMBR (Sun et al., 2022): the latent dynamics and rewards learned in the source regularise a new encoder in the target.
 
-In the source, policy and model are learned together: L = L_PPO + 4 (|P(z, a) - z'|^2 + |R(z, a) - r|^2), with z of length one
+In the source, policy and model are learned together: L = L_PPO + 4 (MSE(P(z, a), z') + MSE(R(z, a), r)), with z of length one
 and z' held fixed. In the target, encoder and policy start anew and the model is given and frozen. Two controls tell what the
 model is worth: no model loss at all, and a frozen random model.
 """
@@ -69,8 +69,7 @@ def model_loss(weight: float, frozen: bool) -> Auxiliary:
         following, reward = model(net.latent(batch.seen), batch.action)
         after = jax.lax.stop_gradient(net.latent(batch.next.seen))
         known = batch.next.known / jnp.maximum(batch.next.known.sum(), 1)
-        # A latent's 64 numbers are of size 1 / 8: their mean square error, scaled up as the heads scale them.
-        wrong = ((SCALE * (following - after)) ** 2).mean(-1) + (reward - batch.next.reward) ** 2
+        wrong = ((following - after) ** 2).mean(-1) + (reward - batch.next.reward) ** 2
         return weight * (known * wrong).sum()
 
     return loss

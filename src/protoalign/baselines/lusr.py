@@ -22,6 +22,7 @@ from protoalign.baselines.autoencoder import (
     Encoder,
     check_shown,
     divergence,
+    nearest,
     sample,
     shown,
     train,
@@ -87,12 +88,15 @@ def check(job: Job, encoder: Encoder, decoder: Decoder, held: list[np.ndarray]) 
     domain = np.repeat([0, 1], [len(home), len(away)])
     told = cross_val_score(
         LogisticRegression(max_iter=1000), np.concatenate([home, away]).reshape(len(domain), -1), domain, cv=5
-    ).mean()
+    )
+    strange = decoder.paint(decoder(away, encoder(job.source, jnp.asarray(held[0]))[2]))  # the target in the source's style
     names, share = job.world.category_names, shown(job.target, held[1], target)
+    taken = nearest(job.source, strange)
     job.run.add_result(
         {
             "shown_target": {name: round(float(s), 4) for name, s in zip(names, share, strict=True)},
-            "domain_told": round(float(told), 4),
+            "domain_told": round(float(told.mean()), 4),
+            "mapping": {name: names[np.bincount(taken[held[1] == c]).argmax()] for c, name in enumerate(names)},
         }
     )
     check_shown(job, job.source, held[0], pictures)
@@ -114,14 +118,16 @@ def evaluate(job: Job, trained: CodeNet, adapted: list[Adapted]) -> dict[str, An
 
 
 def draw_swaps(job: Job, number: int = 8) -> None:
-    """The paper's figure, as swaps.png: pictures a and b, a from its own codes, a with the style of b; b is of the other world
-    in every second column."""
+    """The paper's figure, as swaps.png: pictures a and b, a from its own codes, a with the style of b, for all pairs of worlds.
+
+    A style is of the picture as a whole: it cannot move objects, as the paper's did.
+    """
     encoder, decoder = train_code(job)
-    pool = [job.watch(domain) for domain in ("source", "target")]
+    pool = [job.watch(domain)[:HELD] for domain in ("source", "target")]
     rng = generator(job.seed, "swaps")
     looks, columns = (job.source, job.target), []
     for i in range(number):
-        domains = (0, i % 2)
+        domains = (i // 2 % 2, i % 2)
         a, b = ((looks[d], pool[d][rng.integers(0, len(pool[d]), 1)]) for d in domains)
         rows = [lay(jnp.asarray(seen), look) for look, seen in (a, b)] + swap(encoder, decoder, a, b)
         columns.append(np.concatenate([np.asarray(picture(tiles, job.world.shape))[0] for tiles in rows]))

@@ -5,7 +5,8 @@ gives a tile one code, by its category: code = f(texture). So a network can be g
 instead of the picture, compute one code per category, and lay the codes out: the same numbers, far sooner. `on_frames` computes
 them from the picture; a test holds the two together. To put the network into another world is to give it another look.
 
-`TileNet` (the default) relates tiles by correlation. `ConvNet` is a plain stack of convolutions over the picture.
+`TileEye` (the default) is such a first layer, `ConvEye` a plain stack of convolutions. `PixelNet` relates what they see by
+correlation.
 """
 
 from collections.abc import Callable
@@ -77,7 +78,7 @@ class Correlation(eqx.Module):
     """Features of what lies where, relative to what.
 
     Of the maps [B, 1 + K, N], the first is correlated with each of the others: how much of the one lies how far from the
-    other. Correlations are taken as products of spectra, on a torus twice the grid's size so that nothing wraps around; the
+    other. Correlations are taken as products of spectra, on a torus so large that nothing wraps around; the
     dense layer that follows makes any use of them that it could make of the correlations themselves.
     """
 
@@ -91,9 +92,10 @@ class Correlation(eqx.Module):
         self.hidden = Dense(rng, width, width)
 
     def waves(self) -> np.ndarray:
-        """Cosines and sines of all waves at all tiles, [N, 2Q]."""
+        """Cosines and sines of all waves at all tiles, [N, 2Q]; of two waves that run in opposite directions one is enough."""
         height, width = self.shape
-        waves = np.array([(a / (2 * height), b / (2 * width)) for a in range(2 * height) for b in range(width + 1)])
+        around = (2 * height - 1, 2 * width - 1)
+        waves = np.array([(a, b) for a in range(around[0]) for b in range(width) if b or a < height]) / around
         places = np.stack(np.divmod(np.arange(height * width), width), -1)
         phase = 2 * np.pi * places @ waves.T
         return np.concatenate([np.cos(phase), np.sin(phase)], 1).astype(np.float32)
@@ -106,36 +108,6 @@ class Correlation(eqx.Module):
         imaginary = one[:, :, 0] * others[:, :, 1] - one[:, :, 1] * others[:, :, 0]
         x = jnp.concatenate([x.reshape(batch, -1) for x in (real, imaginary, one)], 1)
         return jax.nn.relu(self.hidden(jax.nn.relu(self.dense(0.3 * x))))
-
-
-class TileNet(eqx.Module):
-    """One code per tile, mixed into a few maps, correlated."""
-
-    look: Array  # [C, PIXELS], given, not learned
-    code: TileCode
-    mix: Dense
-    body: Correlation
-    heads: Heads
-
-    def __init__(self, rng: np.random.Generator, world: TileWorld, look: Array, width: int = 64):
-        self.look = look
-        self.code = TileCode(rng)
-        self.mix = Dense(rng, CODE, 1 + CHANNELS, 1.0)
-        self.body = Correlation(rng, world.shape, CHANNELS, width)
-        self.heads = Heads(rng, width, world.num_actions)
-
-    def encode(self, grid: Array) -> Array:
-        return grid.reshape(len(grid), -1)
-
-    def features(self, seen: Array) -> Array:
-        return self.body(lay(seen, self.mix(self.code(jax.lax.stop_gradient(self.look)))).swapaxes(1, 2))
-
-    def __call__(self, seen: Array) -> tuple[Array, Array]:
-        return self.heads(self.features(seen))
-
-    def on_frames(self, pictures: Array) -> tuple[Array, Array]:
-        """The same from pictures [B, 8H, 8W, 3] with values from 0 to 1."""
-        return self.heads(self.body(self.mix(self.code(cut(pictures))).swapaxes(1, 2)))
 
 
 class TileEye(eqx.Module):
@@ -162,7 +134,7 @@ class ConvEye(eqx.Module):
     shape: tuple[int, int] = eqx.field(static=True)
 
     def __init__(self, rng: np.random.Generator, world: TileWorld):
-        sizes = ((4, 4, 3, 32), (4, 4, 32, 32), (4, 4, 32, CODE))
+        sizes = ((4, 4, 3, 16), (4, 4, 16, 32), (4, 4, 32, CODE))
         self.weights = [jnp.asarray(rng.standard_normal(s) * (2 / np.prod(s[:3])) ** 0.5, jnp.float32) for s in sizes]
         self.biases = [jnp.zeros(s[3]) for s in sizes]
         self.shape = world.shape
@@ -184,31 +156,34 @@ class ConvEye(eqx.Module):
 EYES: dict[str, Callable[..., Any]] = {"tiles": TileEye, "conv": ConvEye}
 
 
-class ConvNet(eqx.Module):
-    """Convolutions and a dense layer."""
+class PixelNet(eqx.Module):
+    """One code per tile, mixed into a few maps, correlated."""
 
-    look: Array
-    eye: ConvEye
-    dense: Dense
+    look: Array  # [C, PIXELS], given, not learned
+    eye: Any
+    mix: Dense
+    body: Correlation
     heads: Heads
 
-    def __init__(self, rng: np.random.Generator, world: TileWorld, look: Array, width: int = 64):
+    def __init__(self, rng: np.random.Generator, world: TileWorld, look: Array, kind: str = "tiles", width: int = 64):
         self.look = look
-        self.eye = ConvEye(rng, world)
-        self.dense = Dense(rng, world.shape[0] * world.shape[1] * CODE, width)
+        self.eye = EYES[kind](rng, world)
+        self.mix = Dense(rng, CODE, 1 + CHANNELS, 1.0)
+        self.body = Correlation(rng, world.shape, CHANNELS, width)
         self.heads = Heads(rng, width, world.num_actions)
 
     def encode(self, grid: Array) -> Array:
         return grid.reshape(len(grid), -1)
 
     def features(self, seen: Array) -> Array:
-        return jax.nn.relu(self.dense(self.eye(jax.lax.stop_gradient(self.look), seen).reshape(len(seen), -1)))
+        return self.body(self.mix(self.eye(jax.lax.stop_gradient(self.look), seen)).swapaxes(1, 2))
 
     def __call__(self, seen: Array) -> tuple[Array, Array]:
         return self.heads(self.features(seen))
 
-
-NETWORKS: dict[str, Callable[..., Any]] = {"tiles": TileNet, "conv": ConvNet}
+    def on_frames(self, pictures: Array) -> tuple[Array, Array]:
+        """The same from pictures [B, 8H, 8W, 3] with values from 0 to 1."""
+        return self.heads(self.body(self.mix(self.eye.on_tiles(cut(pictures))).swapaxes(1, 2)))
 
 
 def in_look(net: Any, look: Array) -> Any:

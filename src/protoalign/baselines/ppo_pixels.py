@@ -3,13 +3,13 @@
 from typing import Any
 
 from protoalign.baselines.job import Adapted, Job
-from protoalign.baselines.pixels import NETWORKS, in_look
+from protoalign.baselines.pixels import PixelNet, in_look
 from protoalign.rng import generator
 
 
 def fresh(job: Job, name: str) -> Any:
     """An untrained network in the source world."""
-    return NETWORKS[job.config.encoder](generator(job.seed, name), job.world, job.source)
+    return PixelNet(generator(job.seed, name), job.world, job.source, job.config.encoder)
 
 
 def train_source(job: Job) -> Any:

@@ -34,6 +34,8 @@ def run(
     if perceptual and name != "darla":
         raise UserError("--perceptual is for darla only")
     config = baseline_config(preset, steps, encoder, perceptual)
+    if perceptual and config.encoder == "tiles":
+        raise UserError("--perceptual needs --encoder conv: a tile that is blackened can only be guessed from its neighbours")
     looks = [load_look(look, world) for look in ("source", target)]
     folder = Run(out)
     with folder.lock():

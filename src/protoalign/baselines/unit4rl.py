@@ -159,7 +159,7 @@ def train_translator(job: Job) -> Translator:
     start = (translator, critic, optimiser.init(translator), optimiser.init(critic))
     shown = "loss {loss:.2f}  critic {critic_loss:.2f}"
     state, seconds = fit(job.run, "translate", f"translate {job.world.name}", updates, start, update, shown)
-    job.run.add_result({"seconds": job.run.result().get("seconds", {}) | {"translate": seconds}})
+    job.spent("translate", seconds)
     return state[0]
 
 
@@ -168,17 +168,20 @@ train_source = ppo_pixels.train_source
 
 def adapt(job: Job, trained: Any) -> list[Adapted]:
     look = jax.jit(translate)(train_translator(job), job.target)
-    taken = np.asarray(((look[:, None] - job.source) ** 2).sum(-1).argmin(1))
+    apart = np.asarray(((look[:, None] - job.source) ** 2).sum(-1))  # [C, C]
     names = job.world.category_names
     job.run.add_result(
         {
             "translated": np.round(255 * np.asarray(look)).astype(int).tolist(),
-            "mapping": {names[c]: names[taken[c]] for c in range(len(names))},
+            "mapping": {name: names[taken] for name, taken in zip(names, apart.argmin(1), strict=True)},
+            "apart": {
+                name: round(float(x), 3) for name, x in zip(names, apart.min(1), strict=True)
+            },  # from what it is taken for
         }
     )
     net = in_look(trained, look)
-    steps = job.config.target_steps
-    return [Adapted("translated", net), Adapted("fine-tuned", job.learn("adapt", net, steps, "target"), "adapt")]
+    tuned = job.learn("adapt", net, job.config.target_steps, "target", rate=job.config.tuning_rate)
+    return [Adapted("translated", net), Adapted("fine-tuned", tuned, "adapt")]
 
 
 evaluate = ppo_pixels.evaluate
