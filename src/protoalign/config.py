@@ -130,7 +130,7 @@ class BaselineConfig:
 
     encoder: Encoder = "tiles"
     """First layer of 8 x 8 pixels with stride 8, or a plain stack of convolutions."""
-    source_steps: int = 1_000_000
+    source_steps: int = 2_000_000
     """Of the task policy in the source world."""
     latent_steps: int = 3_000_000
     """... where it sees a frozen code (DARLA, LUSR) and learns more slowly."""

@@ -74,7 +74,8 @@ def test_no_policy_on_codes_that_show_nothing(small, tmp_path, monkeypatch):
     assert not Run(tmp_path / "run").metrics("source")
 
 
-def test_perceptual_loss_runs(small, tmp_path):
+def test_perceptual_loss_runs(small, tmp_path, monkeypatch):
+    monkeypatch.setattr("protoalign.baselines.job.EVALUATION_EPISODES", 16)
     with pytest.raises(UserError, match="needs --encoder conv"):
         run("darla", "hunter-z1c1", tmp_path / "run", 0, "fast", "target", perceptual=True)
     result = run("darla", "hunter-z1c1", tmp_path / "run", 0, "fast", "target", encoder="conv", perceptual=True)
@@ -214,7 +215,7 @@ def test_forward_loss_is_two_pictures_and_twice_the_divergence(tmp_path):
 
 def test_codes_show_every_kind_of_tile(tmp_path):
     """DARLA's and LUSR's autoencoders pass their gate with a fraction of the preset's training; LUSR's in both worlds."""
-    quick = replace(SMALL, frames=8000, code_updates=800)
+    quick = replace(SMALL, frames=8000, code_updates=2000)
     darla.train_source(job(tmp_path / "darla", quick))
     mine = job(tmp_path / "lusr", quick)
     lusr.train_code(mine)
