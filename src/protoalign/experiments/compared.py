@@ -18,7 +18,7 @@ from protoalign.experiments import paper
 from protoalign.experiments.tables import Runs, over_seeds, table
 
 Baselines = dict[str, Runs]  # by name
-FEW = 200_000  # steps
+FEW = 100_000  # steps
 MARKS = {
     "ppo": ("#666666", "o"),
     "darla": ("#e7298a", "s"),
