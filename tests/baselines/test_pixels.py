@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from protoalign.baselines.autoencoder import Decoder, Encoder, divergence, shown
-from protoalign.baselines.pixels import ConvEye, PixelNet, TileEye, cut, frames, in_look, lay, load_look
+from protoalign.baselines.pixels import ConvEye, PixelNet, TileEye, cut, frames, in_look, lay, load_look, surroundings
 from protoalign.envs import appearance
 from protoalign.envs.hunter import Hunter
 
@@ -73,6 +73,15 @@ def test_eyes_see_the_same_in_tiles(eye):
     mine = eye(np.random.default_rng(0), WORLD)
     np.testing.assert_allclose(mine(look, SEEN), mine.on_tiles(lay(SEEN, look)), atol=1e-4)
     assert mine(look, SEEN).shape == (32, 64, 32)
+
+
+def test_surroundings_times_a_matrix_are_a_convolution():
+    rng = np.random.default_rng(0)
+    x = jnp.asarray(rng.standard_normal((2, 8, 12, 3)), jnp.float32)
+    kernel = jnp.asarray(rng.standard_normal((4, 4, 3, 5)), jnp.float32)
+    order = kernel.reshape(2, 2, 2, 2, 3, 5).transpose(0, 2, 1, 3, 4, 5).reshape(48, 5)  # block by block
+    expected = jax.lax.conv_general_dilated(x, kernel, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    np.testing.assert_allclose(surroundings(x) @ order, expected, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["tiles", "conv"])
