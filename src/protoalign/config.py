@@ -132,13 +132,13 @@ class BaselineConfig:
     """First layer of 8 x 8 pixels with stride 8, or a plain stack of convolutions."""
     source_steps: int = 2_000_000
     """Of the task policy in the source world."""
-    latent_steps: int = 3_000_000
+    latent_steps: int = 20_000_000
     """... where it sees a frozen code (DARLA, LUSR) and learns more slowly."""
     target_steps: int = 1_000_000
     """Of fine-tuning in the target (UNIT4RL, LTMBR)."""
     frames: int = 50_000
     """By a random policy, per domain: for autoencoders and translation."""
-    code_updates: int = 3000
+    code_updates: int = 6000
     """Of the autoencoders."""
     beta: float = 0.1
     """Weight of KL (sum over latents) against squared error (sum over the picture's values from 0 to 1), DARLA and LUSR."""

@@ -213,14 +213,12 @@ def test_forward_loss_is_two_pictures_and_twice_the_divergence(tmp_path):
     assert float(lusr.code_loss(still, decoder, looks, seen, jax.random.key(0), 0.1, 0.0)) == pytest.approx(expected, rel=1e-3)
 
 
-def test_codes_show_every_kind_of_tile(tmp_path):
-    """DARLA's and LUSR's autoencoders pass their gate with a fraction of the preset's training; LUSR's in both worlds."""
-    quick = replace(SMALL, frames=8000, code_updates=2000)
-    darla.train_source(job(tmp_path / "darla", quick))
-    mine = job(tmp_path / "lusr", quick)
-    lusr.train_code(mine)
-    assert min(mine.run.result()["shown_target"].values()) > 0.9
-    assert 0.5 <= mine.run.result()["domain_told"] <= 1
+def test_codes_come_to_show_what_is_rare(small, tmp_path):
+    """A third of the preset's training: one tile in sixty-four is a zombie, and it is seen."""
+    quick = job(tmp_path, replace(SMALL, frames=8000, code_updates=2000))
+    darla.train_source(quick)
+    share = quick.run.result()["shown"]
+    assert min(share[kind] for kind in ("floor", "zombie", "wall")) > 0.9
 
 
 def test_wrong_arguments_from_the_command_line(tmp_path):

@@ -147,23 +147,27 @@ def check_shown(job: Job, look: Array, seen: np.ndarray, tiles: Array) -> None:
 
 
 class CodeNet(eqx.Module):
-    """Three layers of 64 on a frozen code."""
+    """Three layers of 64 on a frozen code, each number of it shifted and scaled as it varies among some pictures."""
 
     look: Array
     encoder: Encoder
+    middle: Array
+    size: Array
     layers: list[Dense]
     heads: Heads
 
-    def __init__(self, rng: np.random.Generator, world: TileWorld, look: Array, encoder: Encoder):
+    def __init__(self, rng: np.random.Generator, world: TileWorld, look: Array, encoder: Encoder, some: np.ndarray):
         self.look = look
         self.encoder = encoder
-        size = LATENT * world.shape[0] * world.shape[1]
-        self.layers = [Dense(rng, n, POLICY) for n in (size, POLICY, POLICY)]
+        codes = encoder(look, jnp.asarray(some))[0].reshape(len(some), -1)
+        self.middle, self.size = codes.mean(0), codes.std(0) + 0.01
+        self.layers = [Dense(rng, n, POLICY) for n in (codes.shape[1], POLICY, POLICY)]
         self.heads = Heads(rng, POLICY, world.num_actions)
 
     def encode(self, grid: Array) -> Array:
         # Once, while collecting: no gradient reaches the encoder.
-        return jax.lax.stop_gradient(self.encoder(self.look, grid.reshape(len(grid), -1))[0]).reshape(len(grid), -1)
+        code = self.encoder(self.look, grid.reshape(len(grid), -1))[0].reshape(len(grid), -1)
+        return jax.lax.stop_gradient((code - self.middle) / self.size)
 
     def __call__(self, seen: Array) -> tuple[Array, Array]:
         for layer in self.layers:

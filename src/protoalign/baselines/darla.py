@@ -47,7 +47,7 @@ def train_source(job: Job) -> CodeNet:
     held = grids[:HELD]
     mean, _, style = encoder(look, jnp.asarray(held))
     check_shown(job, look, held, decoder.paint(decoder(mean, style)))
-    net = CodeNet(generator(job.seed, "source/network"), job.world, look, encoder)
+    net = CodeNet(generator(job.seed, "source/network"), job.world, look, encoder, held)
     return job.learn("source", net, job.config.latent_steps, "source")
 
 

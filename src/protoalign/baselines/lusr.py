@@ -37,7 +37,8 @@ STYLE = 16
 
 def train_source(job: Job) -> CodeNet:
     encoder, _ = train_code(job)
-    net = CodeNet(generator(job.seed, "source/network"), job.world, job.source, encoder)
+    some = job.watch("source")[:HELD]
+    net = CodeNet(generator(job.seed, "source/network"), job.world, job.source, encoder, some)
     return job.learn("source", net, job.config.latent_steps, "source")
 
 
