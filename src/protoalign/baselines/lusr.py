@@ -36,13 +36,14 @@ STYLE = 16
 
 
 def train_source(job: Job) -> CodeNet:
-    encoder, _ = train_code(job)
-    some = job.watch("source")[:HELD]
-    net = CodeNet(generator(job.seed, "source/network"), job.world, job.source, encoder, some)
+    encoder, decoder, held = train_code(job)
+    check(job, encoder, decoder, held)
+    net = CodeNet(generator(job.seed, "source/network"), job.world, job.source, encoder, held[0])
     return job.learn("source", net, job.config.latent_steps, "source")
 
 
-def train_code(job: Job) -> tuple[Encoder, Decoder]:
+def train_code(job: Job) -> tuple[Encoder, Decoder, list[np.ndarray]]:
+    """Encoder, decoder, and pictures of both domains that they were not trained on."""
     grids = [job.watch("source"), job.watch("target")]
 
     def loss(models: Any, seen: Array, key: Array, beta: Array) -> Array:
@@ -52,8 +53,7 @@ def train_code(job: Job) -> tuple[Encoder, Decoder]:
     rng = generator(job.seed, "code/network")
     models = (Encoder(rng, job.world, job.config.encoder, STYLE), Decoder(rng, STYLE))
     encoder, decoder = train(job, "code", models, loss, grids, job.config.code_updates)
-    check(job, encoder, decoder, [g[:HELD] for g in grids])
-    return encoder, decoder
+    return encoder, decoder, [g[:HELD] for g in grids]
 
 
 def code_loss(
@@ -123,8 +123,7 @@ def draw_swaps(job: Job, number: int = 8) -> None:
 
     A style is of the picture as a whole: it cannot move objects, as the paper's did.
     """
-    encoder, decoder = train_code(job)
-    pool = [job.watch(domain)[:HELD] for domain in ("source", "target")]
+    encoder, decoder, pool = train_code(job)
     rng = generator(job.seed, "swaps")
     looks, columns = (job.source, job.target), []
     for i in range(number):
