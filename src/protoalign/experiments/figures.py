@@ -31,7 +31,7 @@ def learning(runs: Runs, path: Path) -> None:
         axis.spines[["top", "right"]].set_visible(False)
     figure.axes[0].axhline(0.86, color="grey", lw=1, ls="--")
     figure.axes[0].annotate(
-        "the paper on Z1C1, after 10 M", (0.98, 0.85), xycoords=("axes fraction", "data"), ha="right", va="top"
+        "the paper on Z1C1, after 10 M", (0.98, 0.862), xycoords=("axes fraction", "data"), ha="right", va="bottom"
     )
     figure.axes[0].legend(frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
