@@ -146,13 +146,15 @@ class BaselineConfig:
     """DARLA's reconstruction error in the features of a denoising autoencoder instead of pixels."""
     reverse: float = 0.5
     """Weight of LUSR's reverse loss (sum over latents) against squared error (sum over the picture's values from 0 to 1)."""
-    translation_updates: int = 4000
+    translation_updates: int = 8000
     """Of UNIT4RL's translation."""
-    tuning_rate: float = 5e-4
-    """PPO's learning rate when a trained policy is trained further (UNIT4RL)."""
+    source_model: float = 1.0
+    """Weight of LTMBR's model losses in the source: mean squared errors of latents of length one, and of rewards."""
     model: float = 4.0
-    """Weight of LTMBR's model losses: mean squared errors of latents of length one, and of rewards."""
+    """... and in the target, of the model given."""
     ppo: PPOConfig = field(default_factory=PPOConfig)
+    latent_ppo: PPOConfig = field(default_factory=lambda: PPOConfig(envs=512, minibatch=2048, learning_rate=1e-3))
+    """... where the policy sees a frozen code: what it learns from is rarer, so it averages over more."""
 
 
 TASK: dict[str, TaskConfig] = {
@@ -198,6 +200,7 @@ BASELINE: dict[str, BaselineConfig] = {
         code_updates=100_000,
         translation_updates=100_000,
         ppo=TASK["paper"].ppo,
+        latent_ppo=TASK["paper"].ppo,
     ),
 }
 
@@ -242,8 +245,9 @@ def baseline_config(preset: str, steps: int | None, encoder: Encoder | None = No
         config = replace(config, encoder=encoder)
     if steps is None:
         return config
-    if steps < config.ppo.batch:
-        raise UserError(f"--steps {steps} is less than one update; use at least {config.ppo.batch}")
+    least = max(config.ppo.batch, config.latent_ppo.batch)
+    if steps < least:
+        raise UserError(f"--steps {steps} is less than one update; use at least {least}")
     return replace(config, source_steps=steps, latent_steps=steps, target_steps=steps)
 
 

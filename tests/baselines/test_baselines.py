@@ -19,6 +19,7 @@ from protoalign.baselines.job import Job
 from protoalign.baselines.pixels import load_look
 from protoalign.baselines.run import run
 from protoalign.envs.hunter import Hunter
+from protoalign.experiments.reproduce import hand_over
 from protoalign.rl.ppo import Batch, Next
 from protoalign.runs import Run
 
@@ -31,6 +32,7 @@ SMALL = replace(
     frames=2000,
     code_updates=20,
     translation_updates=20,
+    latent_ppo=config.PPOConfig(),
 )
 
 
@@ -64,6 +66,21 @@ def test_from_beginning_to_end(name, small, tmp_path):
         },
     }
     assert result["steps"] == expected[name]
+
+
+def test_unit4rl_starts_from_the_policy_of_ppo(small, tmp_path):
+    ppo, alone, given = (tmp_path / name for name in ("ppo", "alone", "given"))
+    hand_over(ppo, given)
+    assert not given.exists()
+    run("ppo", "hunter-z1c1", ppo, 3, "fast", "target")
+    hand_over(ppo, given)
+    (kept,) = (given / "checkpoints").glob("source-*.safetensors")
+    written = kept.stat().st_mtime_ns
+    results = [run("unit4rl", "hunter-z1c1", folder, 3, "fast", "target") for folder in (alone, given)]
+    assert kept.stat().st_mtime_ns == written
+    for result in results:
+        result.pop("seconds")
+    assert results[0] == results[1]
 
 
 def test_no_policy_on_codes_that_show_nothing(small, tmp_path, monkeypatch):

@@ -48,7 +48,7 @@ def train_source(job: Job) -> CodeNet:
     mean, _, style = encoder(look, jnp.asarray(held))
     check_shown(job, look, held, decoder.paint(decoder(mean, style)))
     net = CodeNet(generator(job.seed, "source/network"), job.world, look, encoder, held)
-    return job.learn("source", net, job.config.latent_steps, "source")
+    return job.learn("source", net, job.config.latent_steps, "source", ppo=job.config.latent_ppo)
 
 
 def train_judge(job: Job, grids: np.ndarray) -> Encoder:

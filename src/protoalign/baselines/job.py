@@ -1,13 +1,13 @@
 """What all baselines share: a run folder, two looks, training, counting and judging."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from jax import Array
 
-from protoalign.config import BaselineConfig, TaskConfig, plain
+from protoalign.config import BaselineConfig, PPOConfig, TaskConfig, plain
 from protoalign.envs.base import TileWorld
 from protoalign.rl.networks import RandomNet
 from protoalign.rl.ppo import Auxiliary
@@ -39,11 +39,10 @@ class Job:
     target: Array
 
     def learn(
-        self, stage: str, net: Any, steps: int, domain: str, auxiliary: Auxiliary | None = None, rate: float | None = None
+        self, stage: str, net: Any, steps: int, domain: str, auxiliary: Auxiliary | None = None, ppo: PPOConfig | None = None
     ) -> Any:
-        """Train a policy by PPO; at another learning rate than usual if one is given."""
-        ppo = self.config.ppo if rate is None else replace(self.config.ppo, learning_rate=rate)
-        config = TaskConfig(steps=steps, history=0, ppo=ppo)
+        """Train a policy by PPO."""
+        config = TaskConfig(steps=steps, history=0, ppo=ppo or self.config.ppo)
         self.run.configure(stage, plain(config))
         net, _, figures = train(self.run, stage, config, self.world, net, self.seed, auxiliary=auxiliary)
         self.count(domain, stage, figures["steps"])

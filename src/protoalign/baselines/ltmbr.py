@@ -1,6 +1,6 @@
 """LTMBR (Sun et al., 2022): the latent dynamics and rewards learned in the source regularise a new encoder in the target.
 
-In the source, policy and model are learned together: L = L_PPO + 4 (MSE(P(z, a), z') + MSE(R(z, a), r)), with z of length one
+In the source, policy and model are learned together: L = L_PPO + w (MSE(P(z, a), z') + MSE(R(z, a), r)), with z of length one
 and z' held fixed. In the target, encoder and policy start anew and the model is given and frozen. Two controls tell what the
 model is worth: no model loss at all, and a frozen random model.
 """
@@ -82,7 +82,7 @@ def fresh(job: Job, name: str) -> ModelledNet:
 
 
 def train_source(job: Job) -> ModelledNet:
-    loss = model_loss(job.config.model, frozen=False)
+    loss = model_loss(job.config.source_model, frozen=False)
     return job.learn("source", fresh(job, "source/network"), job.config.source_steps, "source", loss)
 
 

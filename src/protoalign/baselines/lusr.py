@@ -39,7 +39,7 @@ def train_source(job: Job) -> CodeNet:
     encoder, decoder, held = train_code(job)
     check(job, encoder, decoder, held)
     net = CodeNet(generator(job.seed, "source/network"), job.world, job.source, encoder, held[0])
-    return job.learn("source", net, job.config.latent_steps, "source")
+    return job.learn("source", net, job.config.latent_steps, "source", ppo=job.config.latent_ppo)
 
 
 def train_code(job: Job) -> tuple[Encoder, Decoder, list[np.ndarray]]:

@@ -37,8 +37,8 @@ def load_look(look: str, world: TileWorld) -> Array:
 
 
 def lay(seen: Array, values: Array) -> Array:
-    """Per category values [C, F], laid out by grids [B, N] of categories: [B, N, F]."""
-    mark = (seen[..., None] == np.arange(len(values), dtype=np.uint8)).astype(values.dtype)
+    """Per category values [C, F], or [B, C, F] if each grid has its own, laid out by grids [B, N] of categories: [B, N, F]."""
+    mark = (seen[..., None] == np.arange(values.shape[-2], dtype=np.uint8)).astype(values.dtype)
     return mark @ values
 
 

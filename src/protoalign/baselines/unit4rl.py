@@ -4,7 +4,7 @@
 Generators begin and end with layers of 8 x 8 pixels and stride 8, with no look at neighbours between: a generator maps
 textures to textures, so a translated picture is the same grid in a translated look. Discriminators see neighbourhoods of
 5 x 5 tiles. Losses and weights are those of the public code without its VGG term; noise on latents is drawn once per
-category and batch.
+category and picture.
 """
 
 from typing import Any
@@ -25,9 +25,10 @@ from protoalign.rl.train import fit
 from protoalign.rng import generator, stream
 
 WIDTH = 64
-SEES = 32  # channels of a discriminator
+SEES = 16  # channels of a discriminator
 BATCH = 16
-RATE = 3e-4
+RATE = 2e-3
+CRITIC_RATE = 4e-3
 RECONSTRUCTION = CYCLE = 10.0
 LATENT = 0.1  # weight of the latents' mean square
 
@@ -73,8 +74,9 @@ class Discriminator(eqx.Module):
         self.out = Dense(rng, SEES, 1, 1.0)
         self.shape = world.shape
 
-    def __call__(self, look: Array, seen: Array) -> Array:
-        x = lay(seen, jax.nn.leaky_relu(self.code(look), 0.2)).reshape(len(seen), *self.shape, SEES)
+    def __call__(self, looks: Array, seen: Array) -> Array:
+        """Of grids [B, N], each in its own look [B, C, PIXELS] or all in one [C, PIXELS]."""
+        x = lay(seen, jax.nn.leaky_relu(self.code(looks), 0.2)).reshape(len(seen), *self.shape, SEES)
         for weight in self.weights:
             x = jax.lax.conv_general_dilated(x, weight, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
             x = jax.nn.leaky_relu(x, 0.2)
@@ -102,14 +104,14 @@ def generator_loss(translator: Translator, critic: Critic, looks: tuple[Array, A
     makers, judges = (translator.source, translator.target), (critic.source, critic.target)
     for here in (0, 1):
         own, other, look, some = makers[here], makers[1 - here], looks[here], seen[here]
-        share = (some[..., None] == np.arange(len(look), dtype=np.uint8)).mean((0, 1))  # of tiles, by category
+        share = (some[..., None] == np.arange(len(look), dtype=np.uint8)).mean(1)  # of a picture's tiles [B, C]
 
         def mean(x: Array, share: Array = share) -> Array:
-            return (share * x.mean(-1)).sum()
+            return (share * x.mean(-1)).sum(-1).mean()
 
         keys = jax.random.split(jax.random.fold_in(key, here))
         latent = own.encode(look)
-        noisy = latent + jax.random.normal(keys[0], latent.shape)
+        noisy = latent + jax.random.normal(keys[0], (len(some), *latent.shape))
         across = other.decode(noisy)
         again = other.encode(across)
         home = own.decode(again + jax.random.normal(keys[1], again.shape))
@@ -124,7 +126,7 @@ def critic_loss(critic: Critic, translator: Translator, looks: tuple[Array, Arra
     makers, judges = (translator.source, translator.target), (critic.source, critic.target)
     for here in (0, 1):
         latent = makers[1 - here].encode(looks[1 - here])
-        noise = jax.random.normal(jax.random.fold_in(key, here), latent.shape)
+        noise = jax.random.normal(jax.random.fold_in(key, here), (seen.shape[1], *latent.shape))
         false = judges[here](makers[here].decode(latent + noise), seen[1 - here])
         total += (false**2).mean() + ((judges[here](looks[here], seen[here]) - 1) ** 2).mean()
     return total
@@ -136,14 +138,17 @@ def train_translator(job: Job) -> Translator:
     rng = generator(job.seed, "translate/network")
     translator = Translator(Generator(rng), Generator(rng))
     critic = Critic(Discriminator(rng, job.world), Discriminator(rng, job.world))
-    optimiser = optax.adam(optax.linear_schedule(RATE, 0.1 * RATE, job.config.translation_updates), b1=0.5)
+    updates = job.config.translation_updates
+    optimiser, critic_optimiser = (
+        optax.adam(optax.linear_schedule(rate, 0.1 * rate, updates), b1=0.5) for rate in (RATE, CRITIC_RATE)
+    )
 
     @jax.jit
     def step(state: Any, seen: Array, key: Array) -> Any:
         translator, critic, moments, critic_moments = state
         first, second = jax.random.split(key)
         lost, grads = jax.value_and_grad(critic_loss)(critic, translator, looks, seen, first)
-        change, critic_moments = optimiser.update(grads, critic_moments)
+        change, critic_moments = critic_optimiser.update(grads, critic_moments)
         critic = optax.apply_updates(critic, change)
         value, grads = jax.value_and_grad(generator_loss)(translator, critic, looks, seen, second)
         change, moments = optimiser.update(grads, moments)
@@ -154,9 +159,8 @@ def train_translator(job: Job) -> Translator:
         seen = np.stack([g[rng.integers(0, len(g), BATCH)] for g in grids])
         return step(state, seen, jax.random.fold_in(stream(job.seed, "translate"), i))
 
-    updates = job.config.translation_updates
     job.run.configure("translate", {"updates": updates, "batch": BATCH})
-    start = (translator, critic, optimiser.init(translator), optimiser.init(critic))
+    start = (translator, critic, optimiser.init(translator), critic_optimiser.init(critic))
     shown = "loss {loss:.2f}  critic {critic_loss:.2f}"
     state, seconds = fit(job.run, "translate", f"translate {job.world.name}", updates, start, update, shown)
     job.spent("translate", seconds)
@@ -180,7 +184,7 @@ def adapt(job: Job, trained: Any) -> list[Adapted]:
         }
     )
     net = in_look(trained, look)
-    tuned = job.learn("adapt", net, job.config.target_steps, "target", rate=job.config.tuning_rate)
+    tuned = job.learn("adapt", net, job.config.target_steps, "target")
     return [Adapted("translated", net), Adapted("fine-tuned", tuned, "adapt")]
 
 

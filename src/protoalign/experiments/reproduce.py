@@ -4,6 +4,7 @@ Tables are made from data under results/. What is missing there is trained and m
 and started again at any time. What is there is never trained anew. Baselines are trained when asked for by name and world.
 """
 
+import shutil
 from collections.abc import Callable, Iterable
 from itertools import count
 from pathlib import Path
@@ -68,6 +69,8 @@ class Results:
         path = self._baseline_path(name, world, seed)
         if not path.exists():
             folder = self.runs / f"{name}-{world}-s{seed}"
+            if name == "unit4rl":
+                hand_over(self.runs / f"ppo-{world}-s{seed}", folder)
             warn(f"{path} is not there: training {name} in {world}, seed {seed}, in {folder}")
             result = baseline_runs.run(name, world, folder, seed, "fast", "target")
             if (folder / "swaps.png").exists() and seed == 0:
@@ -138,6 +141,17 @@ class Results:
         if not folder.exists() or "target_return" not in Run(folder, create=False).result():
             stages.whole(world, folder, seed, None, None, "target", 4)
         return folder
+
+
+def hand_over(trained: Path, folder: Path) -> None:
+    """UNIT4RL's source policy is PPO's: a new run starts from it rather than train it once more."""
+    if folder.exists() or not (trained / "result.json").exists():
+        return
+    copy = folder.with_name(f".{folder.name}.tmp")
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(trained / "checkpoints", copy / "checkpoints")
+    shutil.copy(trained / "metrics.jsonl", copy)
+    copy.rename(folder)
 
 
 def smooth(rows: list[dict[str, Any]], points: int = 50) -> list[dict[str, Any]]:
