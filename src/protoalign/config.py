@@ -243,12 +243,7 @@ def baseline_config(preset: str, steps: int | None, encoder: Encoder | None = No
     config = replace(_of(BASELINE, preset), perceptual=perceptual)
     if encoder is not None:
         config = replace(config, encoder=encoder)
-    if steps is None:
-        return config
-    least = max(config.ppo.batch, config.latent_ppo.batch)
-    if steps < least:
-        raise UserError(f"--steps {steps} is less than one update; use at least {least}")
-    return replace(config, source_steps=steps, latent_steps=steps, target_steps=steps)
+    return config if steps is None else replace(config, source_steps=steps, latent_steps=steps, target_steps=steps)
 
 
 def plain(config: Any) -> dict[str, Any]:

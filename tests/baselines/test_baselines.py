@@ -178,8 +178,8 @@ def test_what_is_frozen_stays_as_it_was(small, tmp_path, monkeypatch):
     before = {}
     learn = Job.learn
 
-    def remember(self, stage, net, *rest):
-        after = learn(self, stage, net, *rest)
+    def remember(self, stage, net, *rest, **more):
+        after = learn(self, stage, net, *rest, **more)
         before[stage] = (net, after)
         return after
 
@@ -251,6 +251,9 @@ def test_wrong_arguments_from_the_command_line(tmp_path):
     few = call("ppo", "hunter-z1c1", "--steps", "10")
     assert few.returncode == 2
     assert "use at least 4096" in few.stderr
+    few = call("darla", "hunter-z1c1", "--steps", "4096")
+    assert few.returncode == 2
+    assert "use at least 16384" in few.stderr
     look = call("ppo", "hunter-z1c1", "--target", "nowhere")
     assert look.returncode == 2
     assert "no look is called 'nowhere'" in look.stderr

@@ -34,6 +34,9 @@ def run(
     if perceptual and name != "darla":
         raise UserError("--perceptual is for darla only")
     config = baseline_config(preset, steps, encoder, perceptual)
+    least = (config.latent_ppo if name in ("darla", "lusr") else config.ppo).batch
+    if steps is not None and steps < least:
+        raise UserError(f"--steps {steps} is less than one update; use at least {least}")
     if perceptual and config.encoder == "tiles":
         raise UserError("--perceptual needs --encoder conv: a tile that is blackened can only be guessed from its neighbours")
     looks = [load_look(look, world) for look in ("source", target)]
