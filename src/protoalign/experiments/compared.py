@@ -244,8 +244,8 @@ def speeds(opa: Runs, baselines: Baselines) -> str:
     note = (
         "Medians over runs, each pinned to one core, compiling included. UNIT4RL's source policy is PPO's, trained once and "
         "counted twice. What limits them: policies on pixels, three passes of gradients through the spectra (two products of "
-        "about 70,000 multiplications a state, ten times a step; LTMBR also computes the latents that follow); policies on codes, "
-        "the game itself; codes, laying out and painting tiles, bound by memory; translation, the discriminators' convolutions."
+        "about 70,000 multiplications a state, ten times a step; LTMBR also computes the latents that follow); policies on "
+        "codes, the game itself; codes, laying out and painting tiles, bound by memory; translation, the critics' convolutions."
     )
     return table("Speed of the baselines' stages", ["baseline", "stage", "budget", "seconds", "speed"], rows, note)
 
