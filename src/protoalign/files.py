@@ -28,6 +28,13 @@ def flush(path: Path) -> None:
         os.close(handle)
 
 
+def cache_folder() -> Path:
+    """Where things are kept that can be made again."""
+    folder = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "protoalign"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
 def write_json(path: Path, value: Any) -> None:
     write_atomic(path, (json.dumps(value, indent=2) + "\n").encode())
 

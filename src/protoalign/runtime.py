@@ -5,10 +5,10 @@ Anything the user has set in the environment stays as it is.
 
 import os
 from importlib.metadata import version
-from pathlib import Path
 from platform import python_version
 
 from protoalign.errors import UserError
+from protoalign.files import cache_folder
 
 
 def configure(core: int | None = None, cache: bool = True) -> None:
@@ -18,8 +18,7 @@ def configure(core: int | None = None, cache: bool = True) -> None:
             os.sched_setaffinity(0, {core})
         except (OSError, AttributeError, ValueError, OverflowError):
             raise UserError(f"--core {core}: this machine cannot run on that core alone") from None
-    home = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
-    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(home / "protoalign" / "jax"))
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache_folder() / "jax"))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "1")
     if not cache:
         os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from protoalign.envs.base import TileWorld
+from protoalign.envs.base import TileWorld, first_marked
 
 
 class ActorCritic(Protocol):
@@ -151,14 +151,6 @@ class RelativeNet(eqx.Module):
         return self.heads(jax.nn.relu(self.hidden(jax.nn.relu(x))))
 
 
-def first_marked(mask: Array, k: int) -> Array:
-    """The first k marked tiles of each row of mask [B, N], as [B, k] int32; N where there are fewer."""
-    n = mask.shape[1]
-    # A running count, exact in float32. The matrix product is faster than cumsum for grids of ordinary size.
-    count = mask.astype(jnp.float32) @ np.triu(np.ones((n, n), np.float32))
-    return (count[:, None, :] <= np.arange(k, dtype=np.float32)[:, None]).sum(-1, dtype=jnp.int32)
-
-
 @jax.custom_vjp
 def embed_sum(table: Array, rows: Array) -> Array:
     """Sum over k of table[rows[:, k]], [B, F]; table is [R, F], and rows past its end count as zero."""
@@ -180,6 +172,50 @@ def _embed_sum_backward(saved: Any, grad: Array) -> tuple[Array, None]:
 
 
 embed_sum.defvjp(_embed_sum_forward, _embed_sum_backward)
+
+
+# -- for worlds seen from the player's place -----------------------------------------------------------------------------
+
+
+class Glance(NamedTuple):
+    """A view with the player in the middle, and what the player knows in numbers."""
+
+    tiles: Array  # [B, N] uint8, categories
+    numbers: Array  # [B, M] float32
+
+
+class ViewNet(eqx.Module):
+    """The sum of one embedding per tile, by its place in the view and its category, and one of the numbers; then an MLP."""
+
+    table: Array  # [N * C, F]
+    numbers: Dense
+    hidden: Dense
+    heads: Heads
+    categories: int = eqx.field(static=True)
+
+    def __init__(self, rng: np.random.Generator, world: Any, width: int = 256):
+        tiles, self.categories = world.shape[0] * world.shape[1], len(world.category_names)
+        self.table = jnp.asarray(rng.standard_normal((tiles * self.categories, width)) / tiles**0.5, jnp.float32)
+        self.numbers = Dense(rng, len(STAIRS) * world.num_numbers, width, 1.0)
+        self.hidden = Dense(rng, width, width)
+        self.heads = Heads(rng, width, world.num_actions)
+
+    def encode(self, observation: Any) -> Glance:
+        tiles, numbers = observation
+        return Glance(tiles.reshape(len(tiles), -1), numbers)
+
+    def __call__(self, seen: Glance) -> tuple[Array, Array]:
+        rows = np.arange(seen.tiles.shape[1]) * self.categories + seen.tiles.astype(jnp.int32)
+        x = embed_sum(self.table, rows) + self.numbers(stairs(seen.numbers))
+        return self.heads(jax.nn.relu(self.hidden(jax.nn.relu(x))))
+
+
+STAIRS = (1, 2, 4, 9)  # amounts that make a difference: to have one, to afford a table, a furnace, to need nothing
+
+
+def stairs(numbers: Array) -> Array:
+    """Amounts [B, M] as how far each is on the way to some marks, [B, 4 M]."""
+    return jnp.concatenate([jnp.minimum(numbers / mark, 1) for mark in STAIRS], 1)
 
 
 # -- the paper's ---------------------------------------------------------------------------------------------------------
@@ -244,4 +280,4 @@ def layer_norm(x: Array) -> Array:
     return (x - x.mean(-1, keepdims=True)) * jax.lax.rsqrt(x.var(-1, keepdims=True) + 1e-5)
 
 
-NETWORKS = {"relative": RelativeNet, "relation": RelationNet}
+NETWORKS = {"relative": RelativeNet, "relation": RelationNet, "view": ViewNet}
