@@ -39,7 +39,7 @@ def task(
 
     Args:
         env: Where to train: hunter-z1c1 (one zombie, one cow), hunter-z4c4, hunter-z1c1/z2c2 (one of them per
-            episode), hunter-z4c4-16x16 (a larger grid).
+            episode), hunter-z4c4-16x16 (a larger grid), crafter.
         seed: Everything random follows from it.
         steps: Environment steps to train for; the preset's number if not given.
         out: The run folder; runs/WORLD-sSEED if not given.
@@ -69,9 +69,10 @@ def run(
     The same command again goes on where it was stopped, or shows the result when done.
 
     Args:
-        env: Where to train and where to move: hunter-z1c1, hunter-z4c4, ...
+        env: Where to train and where to move: hunter-z1c1, hunter-z4c4, ..., or crafter (hours; the target is the original
+            game).
         seed: Everything random follows from it.
-        steps: Environment steps of the task policy; 3 M if not given, 25 M with the preset paper.
+        steps: Environment steps of the task policy; 3 M if not given (20 M in Crafter, 25 M with the preset paper).
         explore_steps: Environment steps of the exploration policy; the preset's number if not given.
         target: What the target looks like: target, random:<seed>, or a folder of PNG files.
         episodes: Episodes of exploration in the target.
@@ -80,9 +81,13 @@ def run(
         json: Print the result as one line of JSON.
     """
     runtime.configure()
+    out = out or default_folder(env, seed)
+    if env.lower() == "crafter":
+        from protoalign import crafter_stages
+
+        return show_move(out, crafter_stages.whole(out, seed, steps, explore_steps, target, episodes, preset), json)
     from protoalign import stages
 
-    out = out or default_folder(env, seed)
     result = stages.whole(env, out, seed, steps, explore_steps, target, episodes, preset)
     if not (out / "report.html").exists():
         from protoalign.report import page
@@ -102,9 +107,7 @@ def infer(run: Folder, updates: int | None = None, json: bool = False) -> None:
         json: Print the result as one line of JSON.
     """
     runtime.configure()
-    from protoalign import stages
-
-    result = stages.infer(run, updates)
+    result = stages_of(run).infer(run, updates)
     print_json(result) if json else say(f"q_theta is trained. Next: protoalign explore {run}")
 
 
@@ -119,9 +122,7 @@ def explore(run: Folder, steps: int | None = None, json: bool = False) -> None:
         json: Print the result as one line of JSON.
     """
     runtime.configure()
-    from protoalign import stages
-
-    result = stages.explore(run, steps)
+    result = stages_of(run).explore(run, steps)
     if json:
         return print_json(result)
     one, two, four = (result[f"{n}_correct"] for n in ("one_episode", "two_episodes", "four_episodes"))
@@ -156,9 +157,14 @@ def transfer(
         json: Print the result as one line of JSON.
     """
     runtime.configure()
-    from protoalign import stages
-
-    show_move(run, stages.move(run, target, episodes, seed, env, sure, oracle, noise, jitter), json)
+    module = stages_of(run)
+    if module.__name__.endswith("crafter_stages"):
+        if env or noise or jitter:
+            raise UserError("--env, --noise and --jitter are for Hunter only")
+        result = module.move(run, target, episodes, seed, sure, oracle)
+    else:
+        result = module.move(run, target, episodes, seed, env, sure, oracle, noise, jitter)
+    show_move(run, result, json)
 
 
 def report(run: Folder) -> None:
@@ -176,7 +182,7 @@ def report(run: Folder) -> None:
 def evaluate(
     run: Folder,
     env: str | None = None,
-    episodes: int = 2048,
+    episodes: int | None = None,
     seed: int = 1,
     greedy: bool = False,
     json: bool = False,
@@ -186,7 +192,7 @@ def evaluate(
     Args:
         run: The run folder.
         env: Another world to play in, e.g. hunter-z4c4; the one it was trained in if not given.
-        episodes: How many episodes.
+        episodes: How many episodes; 2,048 if not given, 512 in Crafter.
         seed: Of the evaluation.
         greedy: Take the likeliest action instead of sampling.
         json: Print one line of JSON.
@@ -197,11 +203,12 @@ def evaluate(
 
     check_seed(seed)
     world, net, training = stages.load_task(run, envs.make(env) if env else None)
-    figures = stages.evaluate(world, net, stream(seed, "evaluate"), episodes, greedy)
+    number = stages.evaluation_episodes(world) if episodes is None else episodes
+    figures = stages.evaluate(world, net, stream(seed, "evaluate"), number, greedy)
     if json:
         return print_json({"env": world.name, **training, "seed": seed, "greedy": greedy, **figures})
     say(
-        f"{world.name}: return {figures['return']:.3f} ± {figures['return_se']:.3f} (standard error, {episodes} episodes, "
+        f"{world.name}: return {figures['return']:.3f} ± {figures['return_se']:.3f} (standard error, {number} episodes, "
         f"{'greedy' if greedy else 'sampled'}), mean length {figures['length']:.1f}, "
         f"trained for {training['task_steps']:,} steps in {training['trained_in']}"
     )
@@ -325,9 +332,17 @@ def play(env: World = "hunter-z1c1", look: str = "source", seed: int = 0) -> Non
     from protoalign.rng import check_seed
 
     check_seed(seed)
-    world = envs.make(env)
+    world = envs.board(env)
     assert isinstance(world, Hunter)
     start(world.variant_name, look, seed, world.size)
+
+
+def stages_of(run: Path) -> Any:
+    """The stages of the world that a run folder was made for."""
+    from protoalign import crafter_stages, stages
+    from protoalign.runs import Run
+
+    return crafter_stages if Run(run, create=False).config.get("env") == "crafter" else stages
 
 
 def default_folder(env: str, seed: int) -> Path:

@@ -62,7 +62,7 @@ class PPOConfig:
 class TaskConfig:
     """Training of the task policy."""
 
-    network: Literal["relative", "relation"] = "relative"
+    network: Literal["relative", "relation", "view"] = "relative"
     width: int = 64
     steps: int = 6_000_000
     history: int = 500_000
@@ -93,6 +93,8 @@ class InferConfig:
     """Episodes per update."""
     learning_rate: float = 4e-3
     final_learning_rate: float = 1e-3
+    games: int = 0
+    """In worlds that keep no history: games to play and learn from, by policies from random to pi_task."""
 
 
 @dataclass(frozen=True)
@@ -175,11 +177,26 @@ TASK: dict[str, TaskConfig] = {
     ),
 }
 
+CRAFTER_TASK = TaskConfig(
+    network="view",
+    width=256,
+    steps=20_000_000,
+    history=0,
+    ppo=PPOConfig(
+        envs=256,
+        minibatch=1024,
+        learning_rate=5e-4,
+        final_learning_rate=5e-5,
+        discount=0.99,
+    ),
+)
+
 
 INFER: dict[str, InferConfig] = {
     "fast": InferConfig(),
     "paper": InferConfig(network="broadcast", updates=2000, batch=32, learning_rate=2e-3, final_learning_rate=2e-4),
 }
+CRAFTER_INFER = InferConfig(updates=300, batch=32, games=1024)
 
 EXPLORE: dict[str, ExploreConfig] = {
     "fast": ExploreConfig(),
@@ -187,6 +204,12 @@ EXPLORE: dict[str, ExploreConfig] = {
         network="relation", steps=10_000_000, rounds=1, refresh=0, hide_all=1.0, from_task=0.0, ppo=TASK["paper"].ppo
     ),
 }
+CRAFTER_EXPLORE = ExploreConfig(
+    refresh=100,
+    batch=32,
+    episodes=1024,
+    ppo=replace(CRAFTER_TASK.ppo, discount=0.97, entropy_coef=0.02, final_entropy_coef=0.0),
+)
 
 
 BASELINE: dict[str, BaselineConfig] = {
@@ -207,12 +230,12 @@ BASELINE: dict[str, BaselineConfig] = {
 
 def _of(presets: dict[str, C], preset: str) -> C:
     if preset not in presets:
-        raise UserError(f"no preset is called '{preset}': use {' or '.join(presets)}")
+        raise UserError(f"there is no preset '{preset}' here: use {' or '.join(presets)}")
     return presets[preset]
 
 
-def task_config(preset: str, steps: int | None) -> TaskConfig:
-    config = _of(TASK, preset)
+def task_config(preset: str, steps: int | None, env: str = "hunter") -> TaskConfig:
+    config = _of({"fast": CRAFTER_TASK} if env == "crafter" else TASK, preset)
     if steps is None:
         return config
     if steps < config.ppo.batch:
@@ -220,8 +243,8 @@ def task_config(preset: str, steps: int | None) -> TaskConfig:
     return replace(config, steps=steps)
 
 
-def infer_config(preset: str, updates: int | None) -> InferConfig:
-    config = _of(INFER, preset)
+def infer_config(preset: str, updates: int | None, env: str = "hunter") -> InferConfig:
+    config = _of({"fast": CRAFTER_INFER} if env == "crafter" else INFER, preset)
     if updates is None:
         return config
     if updates < 1:
@@ -229,8 +252,8 @@ def infer_config(preset: str, updates: int | None) -> InferConfig:
     return replace(config, updates=updates)
 
 
-def explore_config(preset: str, steps: int | None) -> ExploreConfig:
-    config = _of(EXPLORE, preset)
+def explore_config(preset: str, steps: int | None, env: str = "hunter") -> ExploreConfig:
+    config = _of({"fast": CRAFTER_EXPLORE} if env == "crafter" else EXPLORE, preset)
     if steps is None:
         return config
     least = config.rounds**2 * config.ppo.batch

@@ -15,6 +15,7 @@ from protoalign.alignment.inference import InferenceModel
 from protoalign.config import EXPLORE, INFER, TaskConfig, explore_config, infer_config, plain, task_config
 from protoalign.envs import appearance
 from protoalign.envs.base import TileWorld
+from protoalign.envs.crafter.world import Crafter
 from protoalign.envs.gym import HunterEnv, HunterVectorEnv
 from protoalign.envs.hunter import Hunter
 from protoalign.errors import UserError
@@ -35,7 +36,7 @@ def task(env: str, out: Path, seed: int, preset: str, steps: int | None = None) 
     """Train the task policy pi_task on true categories, keeping its history; then measure it. Returns the run's result."""
     world = envs.make(env)
     check_seed(seed)
-    config = task_config(preset, steps)
+    config = task_config(preset, steps, world.name)
     run = Run(out)
     with run.lock():
         run.configure("env", world.name)
@@ -47,7 +48,7 @@ def task(env: str, out: Path, seed: int, preset: str, steps: int | None = None) 
             return result
         net, _, figures = train(run, "task", config, world, build_network(config, world, seed), seed)
         started = time.monotonic()
-        source = evaluate(world, net, stream(seed, "task/evaluate"), EVALUATION_EPISODES)
+        source = evaluate(world, net, stream(seed, "task/evaluate"), evaluation_episodes(world))
         return run.add_result(
             {
                 "env": world.name,
@@ -61,25 +62,31 @@ def task(env: str, out: Path, seed: int, preset: str, steps: int | None = None) 
         )
 
 
-def build_network(config: TaskConfig, world: TileWorld, seed: int) -> ActorCritic:
+def evaluation_episodes(world: Any) -> int:
+    """Crafter's are long."""
+    return 512 if isinstance(world, Crafter) else EVALUATION_EPISODES
+
+
+def build_network(config: TaskConfig, world: Any, seed: int) -> ActorCritic:
     return NETWORKS[config.network](generator(seed, "task/network"), world, config.width)
 
 
-def evaluate(world: TileWorld, net: ActorCritic, key: Array, episodes: int, greedy: bool = False) -> dict[str, Any]:
-    """Mean return over whole episodes, with its standard error."""
+def evaluate(world: Any, net: ActorCritic, key: Array, episodes: int, greedy: bool = False) -> dict[str, Any]:
+    """Mean return over whole episodes, with its standard error, and what else the world tells of them."""
     if episodes < 2:
         raise UserError(f"--episodes {episodes} is too few for a standard error: use at least 2")
-    returns, lengths = jax.jit(play_out, static_argnums=(0, 3, 4))(world, net, key, episodes, greedy)
+    returns, lengths, state = jax.jit(play_out, static_argnums=(0, 3, 4))(world, net, key, episodes, greedy)
     returns = np.asarray(returns, np.float64)
     return {
         "return": round(float(returns.mean()), 5),
         "return_se": round(float(returns.std(ddof=1) / len(returns) ** 0.5), 5),
         "length": round(float(np.mean(lengths)), 3),
         "episodes": episodes,
+        **(world.summary(jax.device_get(state)) if isinstance(world, Crafter) else {}),
     }
 
 
-def load_task(path: Path, world: TileWorld | None = None) -> tuple[TileWorld, ActorCritic, dict[str, Any]]:
+def load_task(path: Path, world: Any = None) -> tuple[Any, ActorCritic, dict[str, Any]]:
     """A run folder's world (or another one it can play in), its newest task policy, and where and how long it was trained."""
     run = Run(path, create=False)
     try:
@@ -169,7 +176,7 @@ def move(
 ) -> dict[str, Any]:
     """Move a finished run into a target look: explore there, find the mapping, and play before and after."""
     check_seed(seed)
-    agent = load_agent(path, envs.make(env) if env else None)
+    agent = load_agent(path, envs.board(env) if env else None)
     if not isinstance(agent.world, Hunter):
         raise UserError(f"there is no target of {agent.world.name} to move to")
     name, size = agent.world.variant_name, agent.world.size

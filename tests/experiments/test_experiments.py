@@ -28,7 +28,7 @@ def test_a_right_mapping_plays_as_at_home_and_a_wrong_one_does_not(monkeypatch):
     monkeypatch.setattr(imagined, "GAMES", 512)
     right = np.arange(5)[None]
     key = imagined.stream(3, "play")
-    at_home, _ = play_out(WORLD, net, key, 512)
+    at_home, *_ = play_out(WORLD, net, key, 512)
     np.testing.assert_array_equal(imagined.returns(subject, right, 3), at_home)
     swapped = imagined.returns(subject, right[:, [0, 3, 2, 1, 4]], 3)
     assert (swapped != at_home).any()

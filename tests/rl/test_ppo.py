@@ -116,7 +116,7 @@ def test_each_start_is_used_once():
 
 
 def test_evaluation_counts_whole_episodes_only():
-    returns, lengths = play_out(Probe(length=4), TinyNet(), jax.random.key(0), 50)
+    returns, lengths, _ = play_out(Probe(length=4), TinyNet(), jax.random.key(0), 50)
     assert np.asarray(returns).tolist() == [4.0] * 50
     assert np.asarray(lengths).tolist() == [4] * 50
 

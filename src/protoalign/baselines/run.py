@@ -29,7 +29,7 @@ def run(
 ) -> dict[str, Any]:
     if name not in BASELINES:
         raise UserError(f"no baseline is called '{name}': use {', '.join(BASELINES)}")
-    world = envs.make(env)
+    world = envs.board(env)
     check_seed(seed)
     if perceptual and name != "darla":
         raise UserError("--perceptual is for darla only")

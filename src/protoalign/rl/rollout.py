@@ -120,8 +120,9 @@ def collect(
     return running, segment, last_value, jax.tree.map(jnp.sum, finished), record
 
 
-def play_out(world: World, net: ActorCritic, key: Array, episodes: int, greedy: bool = False) -> tuple[Array, Array]:
-    """Returns [E] and lengths [E] of whole episodes, all started together, so that short ones are not favoured."""
+def play_out(world: World, net: ActorCritic, key: Array, episodes: int, greedy: bool = False) -> tuple[Array, Array, Any]:
+    """Returns [E] and lengths [E] of whole episodes, all started together, so that short ones are not favoured; and the world's
+    states when the last of them had ended."""
     start_key, play_key = jax.random.split(key)
 
     def step(carry: tuple[Running, Array]) -> tuple[Running, Array]:
@@ -139,7 +140,7 @@ def play_out(world: World, net: ActorCritic, key: Array, episodes: int, greedy: 
         ), t + 1
 
     running, _ = jax.lax.while_loop(lambda carry: ~carry[0].done.all(), step, (begin(world, start_key, episodes), jnp.int32(0)))
-    return running.ret, running.length
+    return running.ret, running.length, running.state
 
 
 def choose(mask: Array, yes: Any, no: Any) -> Any:

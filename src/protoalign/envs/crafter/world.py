@@ -10,7 +10,7 @@ act in a step (`SLOTS`, `ACTING`): as good as never too few.
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +21,7 @@ from protoalign.envs.base import Transition
 from protoalign.envs.crafter import terrain
 from protoalign.envs.crafter.creatures import ACTING, STOCKED, WORDS_EACH, WORDS_STOCKING, chance, creatures_act, stock_up
 from protoalign.envs.crafter.names import (
+    ACHIEVEMENTS,
     ACTION_NAMES,
     ASLEEP,
     CATEGORY_NAMES,
@@ -77,6 +78,19 @@ class Crafter:
     def observe(self, state: State) -> View:
         return observe(state)
 
+    def summary(self, state: State) -> dict[str, Any]:
+        """Of games that have ended."""
+        return report(np.asarray(state.unlocked).mean(0))
+
+
+def report(rate: np.ndarray) -> dict[str, Any]:
+    """How often each achievement was unlocked, from rates [22], and Crafter's score: their geometric mean in percent, after one
+    percent is added to each."""
+    return {
+        "score": round(float(np.exp(np.log(1 + 100 * rate).mean()) - 1), 3),
+        "achievements": {name: round(float(x), 4) for name, x in zip(ACHIEVEMENTS, rate, strict=True)},
+    }
+
 
 def observe(state: State) -> View:
     height, width = VIEW
@@ -107,6 +121,9 @@ def transition(state: State, action: Array, words: Array, stock: bool = True) ->
         state, spawned = stock_up(state, words[:, -WORDS_STOCKING * STOCKED :].reshape(-1, STOCKED, WORDS_STOCKING))
         born.append(spawned)
     state = state._replace(creatures=add(state.creatures, born))
+    alive = first > 0  # the dead stay dead and achieve nothing, so that a game can be looked at after its end
+    state = state._replace(items=jnp.where(alive[:, None], state.items, 0))
+    unlocked &= alive[:, None]
     health = state.items[:, HEALTH]
     fresh = (unlocked & ~state.unlocked).any(1)
     reward = (health - first) / 10 + fresh

@@ -1,0 +1,172 @@
+"""Into the original Crafter (section 4.3 of the paper): explore some games there, decide what is what, then play.
+
+The target is any Gymnasium environment whose observation has a picture, "view", and the player's "numbers".
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from protoalign.alignment import decoding
+from protoalign.alignment.assignment import log_marginals
+from protoalign.alignment.view_exploration import Believed
+from protoalign.alignment.view_inference import Glimpse, ViewInference
+from protoalign.envs.crafter.names import ACHIEVEMENTS, CATEGORY_NAMES
+from protoalign.envs.crafter.world import View
+from protoalign.errors import UserError
+from protoalign.perception.layers import Home, Looks
+from protoalign.rl.networks import ActorCritic
+from protoalign.rl.rollout import act
+from protoalign.rng import gumbel
+
+CATEGORIES = len(CATEGORY_NAMES)
+
+
+@dataclass(frozen=True)
+class ViewAgent:
+    """All that was learned in the source world."""
+
+    task: ActorCritic
+    model: ViewInference
+    explorer: ActorCritic
+    home: Home
+
+    @property
+    def kinds(self) -> tuple[int, ...]:
+        return self.model.kinds
+
+
+@dataclass
+class ViewMapping:
+    """What each new look is, and how it was found out."""
+
+    looks: Looks
+    kinds: tuple[int, ...]
+    scores: list[np.ndarray]  # [K, K] each, by game
+    steps: int  # used in the target
+    truth: np.ndarray  # [types, C], how often a type's tiles truly were of a category; to judge by, never to find out
+
+    @property
+    def score(self) -> np.ndarray:
+        return decoding.combine(np.stack(self.scores))
+
+    @property
+    def belief(self) -> np.ndarray:
+        """Probabilities [K, K]."""
+        return np.exp(np.asarray(log_marginals(self.score)))
+
+    @property
+    def sureness(self) -> float:
+        return decoding.sureness(self.score)
+
+    def categories(self) -> np.ndarray:
+        """The category of every code. Looks that no exploration met get what is left over; there may be more than kinds."""
+        kinds = np.array(self.kinds)[decoding.decode(self.score)]
+        return np.concatenate([np.arange(CATEGORIES), kinds]).astype(np.uint8)
+
+    def __call__(self, picture: np.ndarray) -> np.ndarray:
+        """A picture [8H, 8W, 3] to categories [H, W] uint8."""
+        return self.categories()[np.minimum(self.looks(picture), CATEGORIES + len(self.kinds) - 1)]
+
+
+@jax.jit
+def _take_in(
+    model: ViewInference, hidden: Array, before: Glimpse, after: Glimpse, action: Array, reward: Array
+) -> tuple[Array, Array]:
+    hidden = model.update(hidden, model.digest(model.look(before, after, action, reward)))
+    return hidden, model.score(hidden)
+
+
+@partial(jax.jit, static_argnums=3)
+def _act(net: ActorCritic, seen: Believed, key: Array, actions: int) -> Array:
+    return act(net, seen, gumbel(key, (1, actions)))[1]
+
+
+def align(
+    target: gymnasium.Env,
+    agent: ViewAgent,
+    games: int,
+    longest: int,
+    seed: int,
+    sure: float | None = None,
+    oracle: bool = False,
+) -> ViewMapping:
+    """Explore the target for some games of at most `longest` steps; with `sure`, until the mapping is that sure.
+
+    With `oracle`, which tiles are of one type is taken from the target's labels, `info["categories"]`, not from their looks;
+    what the labels mean is not looked at.
+    """
+    if games < 1:
+        raise UserError(f"--episodes {games}: use at least 1")
+    if sure is not None and not 0 < sure < 1:
+        raise UserError(f"--sure {sure}: use a probability between 0 and 1, e.g. 0.99")
+    kinds, actions = agent.kinds, agent.model.world.num_actions
+    looks = Looks(agent.home, labels=[] if oracle else None)
+    mapping = ViewMapping(looks, kinds, [], 0, np.zeros((len(kinds), CATEGORIES)))
+
+    def see(observation: dict[str, Any], info: dict[str, Any]) -> Glimpse:
+        codes = looks(observation["view"], info.get("categories"))
+        codes = np.where(codes < CATEGORIES + len(kinds), codes, 0)  # more looks than kinds: nothing is known of them
+        for code, category in zip(codes.flat, np.asarray(info.get("categories", codes)).flat, strict=True):
+            if code >= CATEGORIES and category < CATEGORIES:
+                mapping.truth[code - CATEGORIES, category] += 1
+        return Glimpse(codes.reshape(1, -1).astype(np.uint8), observation["numbers"][None])  # type: ignore[arg-type]
+
+    key = jax.random.key(seed)
+    for game in range(games):
+        seen = see(*(target.reset(seed=seed) if game == 0 else target.reset()))
+        hidden = agent.model.begin(1)
+        mapping.scores.append(np.asarray(agent.model.score(hidden))[0])
+        for _ in range(longest):
+            belief = jnp.exp(log_marginals(mapping.score))[None]  # of all games so far
+            choice = _act(agent.explorer, Believed(*seen, belief), jax.random.fold_in(key, mapping.steps), actions)
+            observation, reward, terminated, truncated, info = target.step(np.int64(choice[0]))
+            after = see(observation, info)
+            hidden, score = _take_in(agent.model, hidden, seen, after, choice, np.array([reward], np.float32))
+            mapping.scores[-1] = np.asarray(score)[0]
+            mapping.steps += 1
+            seen = after
+            if terminated or truncated:
+                break
+        if sure is not None and mapping.sureness >= sure:
+            break
+    return mapping
+
+
+def play(
+    make: Callable[[], gymnasium.Env], task: ActorCritic, see: Callable[[np.ndarray], np.ndarray], games: int, seed: int
+) -> dict[str, Any]:
+    """Whole games of pi_task, its eyes the function `see` from pictures to categories: returns, lengths, achievements."""
+    side = min(games, 32)
+    targets = [make() for _ in range(side)]
+    step = jax.jit(lambda view, noise: act(task, view, noise)[1])
+    key = jax.random.key(seed)
+    returns, lengths, unlocked = [], [], []
+    started, time = side, 0
+    current = [env.reset(seed=seed + i)[0] for i, env in enumerate(targets)]
+    total, length, going = np.zeros(side), np.zeros(side, int), np.ones(side, bool)
+    while going.any():
+        view = View(np.stack([see(o["view"]) for o in current]), np.stack([o["numbers"] for o in current]))  # type: ignore[arg-type]
+        actions = len(task.heads.policy.bias)  # type: ignore[attr-defined]
+        action = np.asarray(step(view, gumbel(jax.random.fold_in(key, time), (side, actions))))
+        time += 1
+        for i in np.flatnonzero(going):
+            current[i], reward, terminated, truncated, info = targets[i].step(np.int64(action[i]))
+            total[i] += reward
+            length[i] += 1
+            if terminated or truncated:
+                returns.append(total[i])
+                lengths.append(length[i])
+                unlocked.append([info["achievements"][name] > 0 for name in ACHIEVEMENTS])
+                total[i], length[i], going[i] = 0, 0, started < games
+                if going[i]:
+                    current[i], _ = targets[i].reset(seed=seed + started)
+                    started += 1
+    return {"returns": np.array(returns), "lengths": np.array(lengths), "unlocked": np.array(unlocked)}

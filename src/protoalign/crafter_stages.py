@@ -1,0 +1,199 @@
+"""The stages of the method in Crafter, after `stages.task`: infer, explore, transfer into the original game; or all in one."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from protoalign.alignment import view_training
+from protoalign.alignment.view_exploration import ImaginedView, ViewExplorer
+from protoalign.alignment.view_inference import ViewInference
+from protoalign.alignment.view_training import LONGEST
+from protoalign.alignment.view_transfer import ViewAgent, ViewMapping, align, play
+from protoalign.config import explore_config, infer_config, plain
+from protoalign.envs.crafter import sprites
+from protoalign.envs.crafter.names import CATEGORY_NAMES
+from protoalign.envs.crafter.world import Crafter, report
+from protoalign.errors import UserError
+from protoalign.perception.layers import Home
+from protoalign.rl.networks import ViewNet
+from protoalign.rng import check_seed, generator
+from protoalign.runs import Run
+from protoalign.stages import add_figures, load_task, task
+
+GAMES = 200  # of the original, per figure
+MEASURED = 1024  # imagined games of pi_exp
+KINDS = tuple(CATEGORY_NAMES.index(name) for name in sprites.REDRAWN)
+
+
+def infer(path: Path, updates: int | None = None) -> dict[str, Any]:
+    """Train the inference model q_theta on games of every sort in the source world."""
+    world, net = _task(path)
+    run = Run(path, create=False)
+    with run.lock():
+        if "source_return" not in run.result():
+            raise UserError(f"the task policy in {path} is not finished: run its 'protoalign task' command again")
+        config = infer_config(run.config["preset"], updates, "crafter")
+        run.configure("infer", plain(config))
+        _, figures = view_training.train_inference(run, config, world, KINDS, net, run.config["seed"])
+        return add_figures(run, "infer", figures["seconds"])
+
+
+def explore(path: Path, steps: int | None = None) -> dict[str, Any]:
+    """Train the exploration policy pi_exp, and measure how often one, two and four games tell everything."""
+    world, net = _task(path)
+    run = Run(path, create=False)
+    with run.lock():
+        config = explore_config(run.config["preset"], steps, "crafter")
+        run.configure("explore", plain(config))
+        if "one_episode_correct" in run.result():
+            return run.result()
+        seed = run.config["seed"]
+        explorer, model, figures = view_training.train_exploration(run, config, _model(run, world), net, seed)
+        found = view_training.measure(ImaginedView(model, LONGEST), explorer, seed, MEASURED)
+        return add_figures(run, "explore", figures["seconds"], {**found, "explore_steps": figures["steps"]})
+
+
+def move(
+    path: Path,
+    target: str,
+    episodes: int,
+    seed: int,
+    sure: float | None = None,
+    oracle: bool = False,
+    games: int = GAMES,
+) -> dict[str, Any]:
+    """Move a finished run into the original game in another look: explore, find the mapping, play before and after."""
+    from protoalign.envs.crafter.original import CrafterEnv  # the only thing here that needs the package crafter
+
+    check_seed(seed)
+    sprites.load(target)
+    agent = load_agent(path)
+    started = time.monotonic()
+    mapping = align(CrafterEnv(target), agent, episodes, LONGEST, seed, sure, oracle)
+    eyes = {
+        "source_return": ("source", _before(agent)),
+        "target_return_before": (target, _before(agent)),
+        "target_return": (target, mapping),
+    }
+    done = Run(path, create=False).result()
+    kept = ("seed", "preset", "task_steps", "explore_steps", "one_episode_correct", "versions")
+    figures: dict[str, Any] = {name: done[name] for name in kept if name in done}
+    # The task stage has measured the policy in our world; from now on "source" is the original game in its own look.
+    for name in ("return", "return_se"):
+        figures[f"world_{name}"] = done.get(f"world_{name}", done[f"source_{name}"])
+    figures |= {"env": "crafter", "target": target, "transfer_seed": seed, "games": games}
+    for label, (look, see) in eyes.items():
+        found = play(lambda look=look: CrafterEnv(look), agent.task, see, games, 1_000_000 + seed)  # type: ignore[misc]
+        figures[label] = round(float(found["returns"].mean()), 5)
+        figures[f"{label}_se"] = round(float(found["returns"].std(ddof=1) / games**0.5), 5)
+        figures[f"{label.replace('_return', '')}_achieved"] = report(found["unlocked"].mean(0))
+    home = figures["source_return"] or 1e-9
+    ratio = figures["target_return"] / home
+    error = np.hypot(figures["target_return_se"], ratio * figures["source_return_se"]) / abs(home)
+    return figures | {
+        "ratio": round(ratio, 4),
+        "ratio_se": round(float(error), 4),
+        "explore_episodes": len(mapping.scores),
+        "target_steps": mapping.steps,
+        **_judge(mapping),
+        "sureness": round(mapping.sureness, 5),
+        "doubts": _doubts(mapping),
+        "seconds": done["seconds"] | {"transfer": round(time.monotonic() - started, 3)},
+    }
+
+
+def _judge(mapping: ViewMapping) -> dict[str, Any]:
+    """What each look met while exploring was taken for, and what it truly is."""
+    met = np.flatnonzero(mapping.truth.sum(1))
+    truth, found, belief = mapping.truth.argmax(1), mapping.categories()[len(CATEGORY_NAMES) :], mapping.belief
+    rows = [
+        {
+            "true": CATEGORY_NAMES[truth[i]],
+            "found": CATEGORY_NAMES[found[i]],
+            "probability": round(float(belief[i, mapping.kinds.index(int(found[i]))]), 5),
+            "unseen": True,
+        }
+        for i in met
+    ]
+    # A look that was not met gets what is left over: that is right if everything else is, and no more than one is missing.
+    right = all(row["true"] == row["found"] for row in rows) and len(met) >= len(mapping.kinds) - 1
+    return {"mapping": rows, "mapping_correct": right}
+
+
+def _doubts(mapping: ViewMapping) -> list[str]:
+    found = []
+    met = int((mapping.truth.sum(1) > 0).sum())
+    if met < len(mapping.kinds):
+        found.append(f"only {met} of {len(mapping.kinds)} new looks were met while exploring: the rest is guessed")
+    if len(mapping.looks) > len(mapping.kinds):
+        found.append(f"{len(mapping.looks)} new looks for {len(mapping.kinds)} kinds")
+    if mapping.sureness < 0.9:
+        found.append(f"the mapping is only {mapping.sureness:.2f} sure: explore for more episodes")
+    return found
+
+
+def _before(agent: ViewAgent) -> Any:
+    """Eyes that know the source only: a tile is what it is most like there."""
+    seen: dict[bytes, int] = {}
+
+    def see(picture: np.ndarray) -> np.ndarray:
+        height, width = (n // sprites.TILE for n in picture.shape[:2])
+        tiles = picture.reshape(height, sprites.TILE, width, sprites.TILE, 3).swapaxes(1, 2)
+        flat = tiles.reshape(height * width, sprites.TILE, sprites.TILE, 3)
+        for tile in flat:
+            if (mark := tile.tobytes()) not in seen:
+                seen[mark] = int(agent.home.nearest(tile[None])[0])
+        return np.array([seen[tile.tobytes()] for tile in flat], np.uint8).reshape(height, width)
+
+    return see
+
+
+def whole(
+    out: Path, seed: int, steps: int | None, explore_steps: int | None, target: str, episodes: int, preset: str = "fast"
+) -> dict[str, Any]:
+    """The whole method in Crafter: task, infer, explore, transfer."""
+    sprites.load(target)  # complain before the training, not after it
+    task("crafter", out, seed, preset, steps)
+    infer(out)
+    explore(out, explore_steps)
+    run = Run(out)
+    with run.lock():
+        run.configure("transfer", {"target": target, "episodes": episodes})
+        if "target_return" not in run.result():
+            run.add_result(move(out, target, episodes, seed))
+        return run.result()
+
+
+def _task(path: Path) -> tuple[Crafter, ViewNet]:
+    world, net, _ = load_task(path)
+    assert isinstance(world, Crafter)
+    assert isinstance(net, ViewNet)
+    return world, net
+
+
+def _model(run: Run, world: Crafter) -> ViewInference:
+    """q_theta as the infer stage left it."""
+    if "infer" not in run.config:
+        raise UserError(f"{run.path} has no inference model: train one with 'protoalign infer {run.path}'")
+    like = ViewInference(generator(0, "shape"), world, KINDS, run.config["infer"]["width"])
+    saved = run.restore("infer", {"model": like}, part=True)
+    if saved is None or saved.step < run.config["infer"]["updates"]:
+        raise UserError(f"the inference model is not finished: run 'protoalign infer {run.path}' again")
+    return saved.tree["model"]
+
+
+def load_agent(path: Path) -> ViewAgent:
+    """All that a finished run folder has learned."""
+    world, task = _task(path)
+    run = Run(path, create=False)
+    model = _model(run, world)
+    if "explore" not in run.config:
+        raise UserError(f"{path} has no exploration policy: train one with 'protoalign explore {path}'")
+    net = ViewExplorer.from_task(generator(0, "shape"), task, KINDS, 1.0)
+    saved = run.restore("explore", {"ppo": {"net": net}, "world": ImaginedView(model, LONGEST)}, part=True)
+    if saved is None:
+        raise UserError(f"{path} has no exploration policy yet: run 'protoalign explore {path}' first")
+    home = Home(generator(run.config["seed"], "novelty"))
+    return ViewAgent(task, saved.tree["world"].model, saved.tree["ppo"]["net"], home)
