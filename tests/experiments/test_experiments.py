@@ -151,7 +151,11 @@ def test_baselines_stand_beside_the_method(committed, tmp_path):
     assert "| UNIT4RL, 0.6 M steps | 2.00 ± 0.00 / 1.86 ± 0.00 | 1.35; 3.13" in text  # while learning
     assert "| UNIT4RL, 1.0 M steps | 2.00 ± 0.00 / 1.05 ± 0.05 | 1.68; 3.24" in text
     assert "12.35 M source" in text
-    assert "| LTMBR with a random model, 1.0 M steps | 1.525 | 1.50 to 1.55 |" in compared.ratios(opa, found)
+    assert "| LTMBR with a random model, 1.0 M steps | 1.525 | 0.025 | 1.50 to 1.55 | 2 |" in compared.ratios(opa, found)
+    found["darla"]["hunter-z1c1"][1]["result"]["source"] = {"return": -0.01}  # learned nothing: no ratio of its own
+    (row,) = (line for line in compared.ratios(opa, found).splitlines() if line.startswith("| DARLA"))
+    assert row.startswith("| DARLA | 0.050 |")
+    assert "| 0.00 to 0.00 | 2 |" in row
     assert "| unit4rl | 12.35 M |  |  | 1.00 M |" in compared.data_used(opa, found)
     goal = np.mean([run["result"]["target_return"] for run in opa["hunter-z1c1"]])
     reached = f"{goal:.2f}: {np.ceil(goal / 0.31) / 10:.2f} M | 1.80: 0.60 M | 3.10 |"
