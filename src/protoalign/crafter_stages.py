@@ -62,13 +62,14 @@ def move(
     seed: int,
     sure: float | None = None,
     oracle: bool = False,
-    games: int = GAMES,
+    games: int | None = None,
 ) -> dict[str, Any]:
     """Move a finished run into the original game in another look: explore, find the mapping, play before and after."""
     from protoalign.envs.crafter.original import CrafterEnv  # the only thing here that needs the package crafter
 
     check_seed(seed)
     sprites.load(target)
+    games = games or GAMES
     agent = load_agent(path)
     started = time.monotonic()
     mapping = align(CrafterEnv(target), agent, episodes, LONGEST, seed, sure, oracle)

@@ -17,6 +17,7 @@ from protoalign.perception.novelty import NoveltyDetector
 GROUNDS = ("grass", "sand", "path", "water", "lava")  # that things lie on
 THROUGH = 0.25  # so much of a tile shows its ground, or it has none
 ALIKE = 0.75  # so much of two shapes, taken together, is in both, with colours that are
+STEPS = 10_000  # of the autoencoder: there are 83 tiles
 CLOSE = 0.1  # apart on average, at most, as a share of the full range
 
 
@@ -38,7 +39,7 @@ class Home:
         category = np.concatenate([np.arange(materials), np.repeat(sprites.CATEGORY_OF[materials:], len(on))])
         self.tiles, first = np.unique(tiles, axis=0, return_index=True)
         self.category = category[first].astype(np.uint8)
-        self.detector: NoveltyDetector = novelty.train(self.tiles, rng)
+        self.detector: NoveltyDetector = novelty.train(self.tiles, rng, STEPS)
         self.grounds = every[on, 0].astype(np.float32) / 255
 
     def nearest(self, tiles: np.ndarray) -> np.ndarray:

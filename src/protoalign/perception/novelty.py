@@ -46,19 +46,19 @@ def _errors(weights: list[tuple[Array, Array]], x: Array) -> Array:
     return jnp.sqrt(((_reconstruct(weights, x) - x) ** 2).sum(1))
 
 
-def train(tiles: np.ndarray, rng: np.random.Generator) -> NoveltyDetector:
-    """From the different tiles [N, 8, 8, 3] of the source world."""
+def train(tiles: np.ndarray, rng: np.random.Generator, steps: int = STEPS) -> NoveltyDetector:
+    """From the different tiles [N, 8, 8, 3] of the source world; the more there are, the more steps it takes."""
     x = jnp.asarray(_vectors(tiles))
     weights = [
         (jnp.asarray(rng.standard_normal((a, b)) * (2 / a) ** 0.5, jnp.float32), jnp.zeros(b)) for a, b in pairwise(WIDTHS)
     ]
-    optimiser = optax.adam(optax.cosine_decay_schedule(1e-3, STEPS, 0.01))
+    optimiser = optax.adam(optax.cosine_decay_schedule(1e-3, steps, 0.01))
 
     def step(carry: tuple, _: None) -> tuple[tuple, None]:
         weights, state = carry
         grads = jax.grad(lambda w: ((_reconstruct(w, x) - x) ** 2).sum(1).mean())(weights)
-        steps, state = optimiser.update(grads, state)
-        return (optax.apply_updates(weights, steps), state), None
+        change, state = optimiser.update(grads, state)
+        return (optax.apply_updates(weights, change), state), None
 
-    (weights, _), _ = jax.jit(lambda w: jax.lax.scan(step, (w, optimiser.init(w)), None, length=STEPS))(weights)
+    (weights, _), _ = jax.jit(lambda w: jax.lax.scan(step, (w, optimiser.init(w)), None, length=steps))(weights)
     return NoveltyDetector(weights, MARGIN * float(_errors(weights, x).max()))
