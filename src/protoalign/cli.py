@@ -20,8 +20,8 @@ Folder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
 
 Baseline = Literal["ppo", "darla", "lusr", "unit4rl", "ltmbr"]
 What = Literal[
-    "all", "table1", "table2", "baselines", "encoders", "episodes", "necessity", "alignment", "reconstruction", "calibration",
-    "stopping", "random-looks", "frozen", "noise", "subsets", "mixed", "variants",
+    "all", "table1", "table2", "baselines", "crafter", "encoders", "episodes", "necessity", "alignment", "reconstruction",
+    "calibration", "stopping", "random-looks", "frozen", "noise", "subsets", "mixed", "variants",
 ]  # fmt: skip
 
 
@@ -274,7 +274,10 @@ def reproduce(
 
     data = experiments.Results(results, runs, seeds)
     if worlds:
-        data.baselines(worlds) if what == "baselines" else data.all(worlds)
+        if what == "crafter":
+            data.crafter(train=True)
+        else:
+            data.baselines(worlds) if what == "baselines" else data.all(worlds)
         return
     for name, show in experiments.EXPERIMENTS.items():
         if what in (name, "all"):

@@ -46,6 +46,10 @@ def show_task(out: Path, result: dict[str, Any], as_json: bool) -> None:
     table.add_row("episodes measured", f"{result['source_episodes']:,}")
     if paper:
         table.add_row("the paper's, after 25 M steps", f"{paper:.2f}")
+    if "source_score" in result:
+        table.add_row("Crafter's score, %", f"{result['source_score']:.1f}")
+        rates = sorted(result["source_achievements"].items(), key=lambda pair: -pair[1])
+        table.add_row("unlocked in a game, %", ", ".join(f"{name} {100 * rate:.0f}" for name, rate in rates))
     table.add_row("steps trained", f"{result['task_steps']:,}")
     table.add_row("seconds, compiling included", f"{result['seconds']['task']:.0f}")
     table.add_row("return while learning", curve([row["return"] for row in Run(out).metrics("task")]))

@@ -82,7 +82,7 @@ def test_every_table_is_made_from_committed_data_without_training(name, committe
     monkeypatch.setattr(stages, "whole", train)
     monkeypatch.setattr(compared, "baseline", train)
     monkeypatch.setattr(committed, "draw", lambda name, figure: figure(committed.all(), tmp_path / f"{name}.png") or "")
-    data = {"baselines": "baselines/*.json", "encoders": "encoders.json"}.get(name)
+    data = {"baselines": "baselines/*.json", "encoders": "encoders.json", "crafter": "crafter/*.json"}.get(name)
     if data and not any(RESULTS.glob(data)):
         pytest.skip("not measured")
     text = reproduce.EXPERIMENTS[name](committed)

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from protoalign import stages
+from protoalign import crafter_stages, stages
 from protoalign.baselines import run as baseline_runs
 from protoalign.config import baseline_config, plain
 from protoalign.errors import UserError
-from protoalign.experiments import compared, figures, frozen, imagined, looks, tables
+from protoalign.experiments import compared, crafted, figures, frozen, imagined, looks, tables
 from protoalign.experiments.paper import WORLDS
 from protoalign.files import read_json, write_atomic, write_json
 from protoalign.progress import warn
@@ -26,6 +26,7 @@ from protoalign.runtime import versions
 SEEDS = 4
 BASELINE_SEEDS = 2
 NO_BASELINE = "No baseline has been measured: protoalign reproduce baselines --worlds hunter-z1c1\n"
+NO_CRAFTER = "Crafter has not been measured: protoalign reproduce crafter --worlds crafter\n"
 CURVE = ("steps", "return", "one_episode_correct", "information")
 
 
@@ -35,7 +36,7 @@ class Results:
     def __init__(self, results: Path, runs: Path, seeds: int | None = None):
         if seeds is not None and seeds < 1:
             raise UserError(f"--seeds {seeds}: use at least 1")
-        for folder in ("opa", "baselines"):
+        for folder in ("opa", "baselines", "crafter"):
             (results / folder).mkdir(parents=True, exist_ok=True)
         self.results, self.runs, self.seeds = results, runs, seeds
 
@@ -102,6 +103,21 @@ class Results:
     def _baseline_path(self, name: str, world: str, seed: int) -> Path:
         return self.results / "baselines" / f"{name}-{world}-s{seed}.json"
 
+    def crafter(self, train: bool = False) -> str:
+        """What is measured in Crafter, after training it if asked to: that takes hours."""
+        for seed in range(self.seeds or 1) if train else ():
+            path = self._crafter_path(seed)
+            if not path.exists():
+                folder = self.folder("crafter", seed)
+                warn(f"{path} is not there: training crafter, seed {seed}, in {folder}")
+                result = crafter_stages.whole(folder, seed, None, None, "target", 4)
+                write_json(path, {"result": result, "curves": crafter_curves(folder), "config": Run(folder).config})
+        runs = [read_json(self._crafter_path(seed)) for seed in range(100) if self._crafter_path(seed).exists()]
+        return crafted.show(runs) if runs else NO_CRAFTER
+
+    def _crafter_path(self, seed: int) -> Path:
+        return self.results / "crafter" / f"crafter-s{seed}.json"
+
     def compare(self, train: Iterable[str] = ()) -> str:
         """All that is said of baselines."""
         opa, found = self.all(), self.baselines(train)
@@ -154,6 +170,14 @@ def hand_over(trained: Path, folder: Path) -> None:
     copy.rename(folder)
 
 
+def crafter_curves(folder: Path) -> dict[str, Any]:
+    watched = [row for row in Run(folder).metrics("explore") if "information" in row]
+    return {
+        "task": smooth(Run(folder).metrics("task")),
+        "explore": [{key: row[key] for key in CURVE if key in row} for row in watched],
+    }
+
+
 def smooth(rows: list[dict[str, Any]], points: int = 50) -> list[dict[str, Any]]:
     """A learning curve in a few points, each the mean over the episodes since the one before."""
     ended = [row for row in rows if row["episodes"]]
@@ -170,6 +194,7 @@ EXPERIMENTS: dict[str, Callable[[Results], str]] = {
     "table2": lambda r: tables.ratios(r.all()) + r.beside(compared.ratios),
     "baselines": Results.compare,
     "encoders": lambda r: compared.encoder_table(r.rows("encoders", compared.encoders, None, r.runs, WORLDS[0])),
+    "crafter": Results.crafter,
     "episodes": lambda r: tables.episodes(r.all()),
     "necessity": lambda r: tables.policies(r.all()),
     "alignment": lambda r: tables.curves(r.all()) + r.draw("alignment", figures.learning),
