@@ -85,14 +85,16 @@ def run(
     if env.lower() == "crafter":
         from protoalign import crafter_stages
 
-        return show_move(out, crafter_stages.whole(out, seed, steps, explore_steps, target, episodes, preset), json)
+        result = crafter_stages.whole(out, seed, steps, explore_steps, target, episodes, preset)
+        if not (out / "report.html").exists():
+            write_page(out)
+        show_move(out, result, json)
+        return None if json else open_page(out / "report.html")
     from protoalign import stages
 
     result = stages.whole(env, out, seed, steps, explore_steps, target, episodes, preset)
     if not (out / "report.html").exists():
-        from protoalign.report import page
-
-        page.write(out)
+        write_page(out)
     show_move(out, result, json)
     if not json:
         open_page(out / "report.html")
@@ -174,9 +176,7 @@ def report(run: Folder) -> None:
         run: The run folder, made by 'protoalign run'.
     """
     runtime.configure()
-    from protoalign.report import page
-
-    open_page(page.write(run))
+    open_page(write_page(run))
 
 
 def evaluate(
@@ -346,6 +346,12 @@ def stages_of(run: Path) -> Any:
     from protoalign.runs import Run
 
     return crafter_stages if Run(run, create=False).config.get("env") == "crafter" else stages
+
+
+def write_page(run: Path) -> Path:
+    from protoalign.report import crafter_page, page
+
+    return (crafter_page if stages_of(run).__name__.endswith("crafter_stages") else page).write(run)
 
 
 def default_folder(env: str, seed: int) -> Path:

@@ -27,6 +27,7 @@ from protoalign.envs.crafter.names import CATEGORY_NAMES, COAL, COW, GRASS, PATH
 from protoalign.envs.crafter.state import prepare
 from protoalign.envs.crafter.world import Crafter
 from protoalign.errors import UserError
+from protoalign.report import crafter_page
 from protoalign.rl.networks import ViewNet
 from protoalign.rl.rollout import act
 from protoalign.runs import Run
@@ -176,6 +177,7 @@ def test_the_whole_way_into_the_original_game(tmp_path, monkeypatch):
         (crafter_stages, "LONGEST", 20),
         (crafter_stages, "MEASURED", 32),
         (crafter_stages, "GAMES", 3),
+        (crafter_page, "LONGEST", 20),
     ):
         monkeypatch.setattr(module, name, value)
     monkeypatch.setattr(stages, "evaluation_episodes", lambda world: 8)
@@ -193,6 +195,8 @@ def test_the_whole_way_into_the_original_game(tmp_path, monkeypatch):
     again = crafter_stages.whole(out, 0, 512, 1024, "target", 2)
     assert again == result
     assert {row["stage"] for row in Run(out).metrics("explore")} == {"explore"}
+    html = crafter_page.write(out).read_text()
+    assert all(text in html for text in ("What it took the new looks for", "collect diamond", "data:image/gif", "Settings"))
     moved = crafter_stages.move(out, "random:3", 1, 5, oracle=True, games=2)
     assert moved["explore_episodes"] == 1
     with pytest.raises(UserError, match="between 0 and 1"):

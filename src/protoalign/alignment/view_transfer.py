@@ -16,6 +16,7 @@ from jax import Array
 
 from protoalign.alignment import decoding
 from protoalign.alignment.assignment import log_marginals
+from protoalign.alignment.transfer import Moment
 from protoalign.alignment.view_exploration import Believed
 from protoalign.alignment.view_inference import Glimpse, ViewInference
 from protoalign.envs.crafter.names import ACHIEVEMENTS, CATEGORY_NAMES
@@ -50,8 +51,13 @@ class ViewMapping:
     looks: Looks
     kinds: tuple[int, ...]
     scores: list[np.ndarray]  # [K, K] each, by game
-    steps: int  # used in the target
+    trace: list[Moment]
     truth: np.ndarray  # [types, C], how often a type's tiles truly were of a category; to judge by, never to find out
+
+    @property
+    def steps(self) -> int:
+        """Used in the target."""
+        return len(self.trace)
 
     @property
     def score(self) -> np.ndarray:
@@ -109,7 +115,7 @@ def align(
         raise UserError(f"--sure {sure}: use a probability between 0 and 1, e.g. 0.99")
     kinds, actions = agent.kinds, agent.model.world.num_actions
     looks = Looks(agent.home, labels=[] if oracle else None)
-    mapping = ViewMapping(looks, kinds, [], 0, np.zeros((len(kinds), CATEGORIES)))
+    mapping = ViewMapping(looks, kinds, [], [], np.zeros((len(kinds), CATEGORIES)))
 
     def see(observation: dict[str, Any], info: dict[str, Any]) -> Glimpse:
         codes = looks(observation["view"], info.get("categories"))
@@ -121,17 +127,19 @@ def align(
 
     key = jax.random.key(seed)
     for game in range(games):
-        seen = see(*(target.reset(seed=seed) if game == 0 else target.reset()))
+        observation, info = target.reset(seed=seed) if game == 0 else target.reset()
+        seen = see(observation, info)
         hidden = agent.model.begin(1)
         mapping.scores.append(np.asarray(agent.model.score(hidden))[0])
         for _ in range(longest):
             belief = jnp.exp(log_marginals(mapping.score))[None]  # of all games so far
-            choice = _act(agent.explorer, Believed(*seen, belief), jax.random.fold_in(key, mapping.steps), actions)
+            choice = _act(agent.explorer, Believed(*seen, belief), jax.random.fold_in(key, len(mapping.trace)), actions)
+            picture = observation["view"]
             observation, reward, terminated, truncated, info = target.step(np.int64(choice[0]))
+            mapping.trace.append(Moment(game, picture, np.asarray(belief)[0], int(choice[0]), float(reward)))
             after = see(observation, info)
             hidden, score = _take_in(agent.model, hidden, seen, after, choice, np.array([reward], np.float32))
             mapping.scores[-1] = np.asarray(score)[0]
-            mapping.steps += 1
             seen = after
             if terminated or truncated:
                 break

@@ -38,28 +38,33 @@ def write(path: Path) -> Path:
 def render(result: dict[str, Any], replay: Replay, metrics: Metrics) -> str:
     """The whole page."""
     parts = (
-        _head(result),
+        head(result),
         _worlds(replay),
         _mapping(result, replay),
-        _returns(result),
-        _learning(metrics),
+        returns(result),
+        learning(metrics),
         _thinking(replay),
         _films(replay),
-        _settings(result),
+        settings(result),
     )
+    return shell(_title(result), "".join(parts))
+
+
+def shell(title: str, body: str) -> str:
+    """A page around its sections."""
     css = Path(__file__).with_name("page.css").read_text()
     return f"""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escape(_title(result))} – protoalign</title>
+<title>{escape(title)} – protoalign</title>
 <style>
 {css}</style>
 </head>
 <body>
 <main>
-{"".join(parts)}</main>
+{body}</main>
 </body>
 </html>
 """
@@ -69,7 +74,7 @@ def _title(result: dict[str, Any]) -> str:
     return f"{result['env']} in a new look: {result['target']}"
 
 
-def _head(result: dict[str, Any]) -> str:
+def head(result: dict[str, Any]) -> str:
     right, looks = sum(row["true"] == row["found"] for row in result["mapping"]), len(result["mapping"])
     episodes, minutes = count(result["explore_episodes"], "episode"), sum(result["seconds"].values()) / 60
     good = result["mapping_correct"]
@@ -154,7 +159,7 @@ def _mapping(result: dict[str, Any], replay: Replay) -> str:
     )
 
 
-def _returns(result: dict[str, Any]) -> str:
+def returns(result: dict[str, Any]) -> str:
     named = (("at home", "source_return"), ("target, before", "target_return_before"), ("target, after", "target_return"))
     bars = [(label, result[key], result[f"{key}_se"]) for label, key in named]
     alt = "Mean returns: " + ", ".join(f"{label} {mean:.2f}" for label, mean, _ in bars)
@@ -163,7 +168,7 @@ def _returns(result: dict[str, Any]) -> str:
         "One policy, measured three times: at home, in the target with the eyes it came with, and there with the mapping.",
         figure(
             img(plots.returns(bars), alt, "plot"),
-            f"Mean return of {result.get('source_episodes', EVALUATION_EPISODES):,} episodes each. The whiskers are 95 % "
+            f"Mean return of {result.get('games', EVALUATION_EPISODES):,} episodes each. The whiskers are 95 % "
             f"intervals over episodes, for one training seed ({escape(str(result['seed']))}): how much training itself differs "
             "from seed to seed is not in them.",
             kind="beside",
@@ -171,14 +176,16 @@ def _returns(result: dict[str, Any]) -> str:
     )
 
 
-def _learning(metrics: Metrics) -> str:
+def learning(
+    metrics: Metrics, right_key: str = "episodes_right", said: str = "The share of games at whose end it has every kind right."
+) -> str:
     steps, updates = "steps in the world", "updates"
     task, loss, right, explore = (
         img(plots.curve(metrics.get(stage, []), x, y, labels, shade), f"{stage}: {labels[1]} against {labels[0]}", "plot")
         for stage, x, y, labels, shade in (
             ("task", "steps", "return", (steps, "return"), plots.HOME),
             ("infer", "update", "loss", (updates, "loss"), INFER_COLOUR),
-            ("infer", "update", "episodes_right", (updates, "share of games"), INFER_COLOUR),
+            ("infer", "update", right_key, (updates, "share right"), INFER_COLOUR),
             ("explore", "steps", "return", (steps, "nats per episode"), EXPLORE_COLOUR),
         )
     )
@@ -187,7 +194,7 @@ def _learning(metrics: Metrics) -> str:
     figures = (
         figure(task, "Learns to play at home. Its games are kept as experience.", "1. Task policy: return"),
         figure(loss, watching, "2. Inference model: loss"),
-        figure(right, "The share of games at whose end it has every kind right.", "2. Inference model: games right"),
+        figure(right, said, "2. Inference model: how often right"),
         figure(explore, telling, "3. Exploration policy: information"),
     )
     about = "Three stages, all of them at home: the target is never seen in training. Faint, what was logged; bold, its mean."
@@ -231,7 +238,7 @@ def _films(replay: Replay) -> str:
     )
 
 
-def _settings(result: dict[str, Any]) -> str:
+def settings(result: dict[str, Any]) -> str:
     seconds = {stage: f"{value:,.1f} s" for stage, value in result["seconds"].items()}
     run = {
         "world": result["env"],

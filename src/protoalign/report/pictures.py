@@ -22,6 +22,7 @@ STEP, REST = 200, 1600  # milliseconds that a picture and the last one stay
 MOST_FRAMES = 100
 
 ARROWS = {"none": "·", "up": "↑", "down": "↓", "left": "←", "right": "→"}
+ARROWS |= {f"move-{way}": ARROWS[way] for way in ("up", "down", "left", "right")} | {"noop": "·"}
 SHOTS = {"fire-up": "⇑", "fire-down": "⇓", "fire-left": "⇐", "fire-right": "⇒"}
 
 
@@ -30,13 +31,13 @@ def colour(prototype: int) -> str:
 
 
 def glyph(action: str) -> str:
-    """An action as one sign."""
-    return (ARROWS | SHOTS).get(action, action[:1])
+    """An action as one sign, if there is one for it."""
+    return (ARROWS | SHOTS).get(action, action)
 
 
 def signed(value: float) -> str:
     """A sum of rewards as people write it: +1, 0, −0.5."""
-    return "0" if value == 0 else f"{value:+g}".replace("-", "−")
+    return "0" if value == 0 else f"{round(value, 3):+g}".replace("-", "−")
 
 
 def png(picture: np.ndarray) -> bytes:
@@ -66,11 +67,11 @@ def games(before: Game, after: Game, action_names: tuple[str, ...]) -> tuple[byt
     longest = max(len(before.pictures), len(after.pictures))
     films = []
     for game in (before, after):
-        films.append(gif(_game_frames(game, action_names), REST + STEP * (longest - len(game.pictures))))
+        films.append(gif(game_frames(game, action_names), REST + STEP * (longest - len(game.pictures))))
     return films[0], films[1]
 
 
-def _game_frames(game: Game, action_names: tuple[str, ...]) -> list[Image.Image]:
+def game_frames(game: Game, action_names: tuple[str, ...]) -> list[Image.Image]:
     frames = []
     for t, picture in enumerate(game.pictures):
         doing = glyph(action_names[game.actions[t]]) if t < len(game.actions) else "end"
