@@ -260,11 +260,13 @@ def reproduce(
     """Show a table or figure of the paper beside ours, training what has not been trained yet.
 
     Data lie under results/; what is there is only shown. Without it, all four worlds and seeds take about three hours on one
-    core, can be stopped at any time, and go on when started again.
+    core, can be stopped at any time, and go on when started again. Baselines (half an hour per world, seed and core) and
+    Crafter (hours) are trained only when asked for by --worlds.
 
     Args:
         what: Which; all shows every one.
-        seeds: How many seeds, from 0; those already measured if not given, or four.
+        seeds: How many seeds to train, from 0; those already measured if not given, or four (two of baselines, one of
+            Crafter).
         results: The folder of data.
         runs: Where to train what is missing.
         worlds: Only train and measure these, and show nothing; to share the work among processes.

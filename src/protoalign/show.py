@@ -61,15 +61,15 @@ def show_baseline(out: Path, result: dict[str, Any], as_json: bool) -> None:
     if as_json:
         return print_json(result)
     title = f"{result['baseline']} in {result['env']} (seed {result['seed']}, preset {result['preset']}, {result['encoder']})"
-    table = Table("", "steps in the target", "return", "target / source", title=title)
+    table = Table("", "steps of fine-tuning", "return", "target / source", title=title)
     rows = [("source", None, result["source"]), *((row["label"], row["steps"], row) for row in result["target"])]
     for label, steps, row in rows:
-        ratio = f"{row['ratio']:.3f}" if "ratio" in row else ""
+        ratio = f"{row['ratio']:.3f}" if row.get("ratio") is not None else ""  # none if nothing was learned at home
         used = "" if steps is None else f"{steps:,}"
         table.add_row(label, used, f"{row['return']:.3f} ± {row['return_se']:.3f}", ratio)
     Console().print(table)
     if "mapping" in result:
-        say("translated: " + ", ".join(f"{a} to {b}" for a, b in result["mapping"].items()))
+        say("the target, in the source's look: " + ", ".join(f"{a} to {b}" for a, b in result["mapping"].items()))
     if "shown" in result:
         say("tiles that reconstructions show: " + ", ".join(f"{a} {b:.2f}" for a, b in result["shown"].items()))
     for domain, used in result["steps"].items():

@@ -12,9 +12,11 @@ import pytest
 from protoalign import UserError, stages
 from protoalign.alignment.imagination import Imagined
 from protoalign.envs import hunter
+from protoalign.errors import GateError
 from protoalign.experiments import compared, figures, imagined, paper, reproduce, tables
 from protoalign.rl.networks import RelativeNet
 from protoalign.rl.rollout import play_out
+from protoalign.show import show_baseline
 
 WORLD = hunter.parse("z1c1")
 RESULTS = Path(__file__).parents[2] / "results"
@@ -126,6 +128,32 @@ def test_missing_and_damaged_data(tmp_path, monkeypatch):
         reproduce.Results(tmp_path, tmp_path, 0)
 
 
+def test_worlds_that_have_no_row(tmp_path):
+    with pytest.raises(UserError, match="no row for 'z1c1'"):
+        reproduce.Results(tmp_path / "results", tmp_path / "runs").baselines(["z1c1"])
+
+
+def test_only_a_gate_lets_the_others_go_on(tmp_path, monkeypatch):
+    asked = []
+
+    def run(name, *rest):
+        asked.append(name)
+        raise GateError("shows too little") if name != "unit4rl" else UserError("another process is working there")
+
+    monkeypatch.setattr(reproduce.baseline_runs, "run", run)
+    with pytest.raises(UserError, match="another process"):
+        reproduce.Results(tmp_path / "results", tmp_path / "runs", 1).baselines(["Hunter-Z1C1"])
+    assert asked == ["ppo", "darla", "lusr", "unit4rl"]
+
+
+def test_a_baseline_that_learned_nothing_can_be_shown(tmp_path, capsys):
+    row = {"label": "as it is", "steps": 0, "return": -0.05, "return_se": 0.01, "ratio": None}
+    result = {"baseline": "lusr", "env": "hunter-z4c4", "seed": 0, "preset": "fast", "encoder": "tiles", "target": [row]}
+    result |= {"source": {"return": -0.02, "return_se": 0.01}, "steps": {"source": {"source": 5}}, "seconds": {"source": 1.0}}
+    show_baseline(tmp_path, result, False)
+    assert "-0.050" in capsys.readouterr().out
+
+
 def fake_baseline(name: str, seed: int) -> dict:
     labels = {"unit4rl": ("translated", "fine-tuned"), "ltmbr": ("new", "model given", "no model", "random model")}
     rows = [
@@ -133,12 +161,15 @@ def fake_baseline(name: str, seed: int) -> dict:
         for i, label in enumerate(labels.get(name, ("as it is",)))
     ]
     result = {"baseline": name, "seed": seed, "encoder": "tiles", "source": {"return": 2.0}, "target": rows}
-    result |= {"steps": {"source": {"source": 12_345_678}, "target": {"adapt": 1_000_000}}, "seconds": {"source": 100.0}}
+    seen = {"frames": 50_048} if name in ("lusr", "unit4rl") else {}
+    away = seen | ({"adapt": 1_000_000} if name in labels else {})
+    result |= {"steps": {"source": {"source": 12_345_678} | seen, "target": away}, "seconds": {"source": 100.0 + 50 * seed}}
     result |= {"mapping": {"zombie": "cow", "cow": "zombie"}, "translated": np.full((5, 192), 50 * seed).tolist()}
     if name == "lusr":
         result |= {"shown": {"cow": 0.91, "wall": 1.0}, "shown_target": {"cow": 0.9, "wall": 0.8}, "domain_told": 0.75}
     curve = [{"steps": 1e5 * i, "return": 0.31 * i} for i in range(1, 11)]
-    curves = {"source": curve, "adapt": curve if name in labels else [], "none": curve if name == "ltmbr" else []}
+    slower = [row | {"return": 0.8 * row["return"]} for row in curve]
+    curves = {"source": curve, "adapt": curve if name in labels else [], "none": slower if name == "ltmbr" else []}
     return {"result": result, "curves": curves, "config": {"source": {"steps": 12_345_678}}}
 
 
@@ -156,11 +187,19 @@ def test_baselines_stand_beside_the_method(committed, tmp_path):
     (row,) = (line for line in compared.ratios(opa, found).splitlines() if line.startswith("| DARLA"))
     assert row.startswith("| DARLA | 0.050 |")
     assert "| 0.00 to 0.00 | 2 |" in row
-    assert "| unit4rl | 12.35 M |  |  | 1.00 M |" in compared.data_used(opa, found)
+    used = compared.data_used(opa, found)
+    assert "| unit4rl | 12.35 M |  | 0.05 M | 1.00 M | 0.05 M |  |" in used
+    assert "| ltmbr | 12.35 M |  |  | 1.00 M |  |  |" in used
     goal = np.mean([run["result"]["target_return"] for run in opa["hunter-z1c1"]])
-    reached = f"{goal:.2f}: {np.ceil(goal / 0.31) / 10:.2f} M | 1.80: 0.60 M | 3.10 |"
-    assert f"| LTMBR, no model | hunter-z1c1 | {reached}" in compared.catching_up(opa, found)
-    assert "123,457 steps/s" in compared.speeds(opa, found)
+    caught = compared.catching_up(opa, found)
+    for shown, per_step, frames, last in (
+        ("LTMBR", 0.31, 0, 3.1),
+        ("LTMBR, no model", 0.248, 0, 2.48),
+        ("UNIT4RL", 0.31, 0.05, 3.1),
+    ):
+        first, second = (np.ceil(x / per_step) / 10 + frames for x in (goal, 1.8))
+        assert f"| {shown} | hunter-z1c1 | {goal:.2f}: {first:.2f} M | 1.80: {second:.2f} M | {last:.2f} |" in caught
+    assert "| 100 to 150 | 123,457 steps/s |" in compared.speeds(opa, found)
     assert "| unit4rl | hunter-z1c1 | 1 |  |  |  | zombie as cow, cow as zombie |" in compared.codes(opa, found)
     assert "| lusr | hunter-z1c1 | 0 | 0.91 (cow) | 0.80 (wall) | 0.75 | zombie as cow, cow as zombie |" in compared.codes(
         opa, found

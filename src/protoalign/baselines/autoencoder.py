@@ -13,7 +13,7 @@ from jax import Array
 from protoalign.baselines.job import Job
 from protoalign.baselines.pixels import CODE, EYES, PIXELS, lay
 from protoalign.envs.base import TileWorld
-from protoalign.errors import UserError
+from protoalign.errors import GateError
 from protoalign.rl.networks import Dense, Heads
 from protoalign.rl.train import fit
 from protoalign.rng import generator, stream
@@ -135,15 +135,20 @@ def nearest(look: Array, tiles: Array) -> np.ndarray:
 
 def check_shown(job: Job, look: Array, seen: np.ndarray, tiles: Array) -> None:
     """No policy can learn from codes that have lost the animals."""
-    share = shown(look, seen, tiles)
-    names = job.world.category_names
-    job.run.add_result({"shown": {name: round(float(s), 4) for name, s in zip(names, share, strict=True)}})
-    lost = [name for name, s in zip(names, share, strict=True) if not s >= SHOWN]
+    share = by_kind(job, shown(look, seen, tiles))
+    job.run.add_result({"shown": share})
+    lost = [name for name, s in share.items() if s < SHOWN]
     if lost:
-        raise UserError(
-            f"the autoencoder of {job.name} does not show enough of: {', '.join(lost)} ({np.nanmin(share):.0%} of tiles are "
-            f"recognised, {SHOWN:.0%} are needed): train it longer or with a smaller beta"
+        raise GateError(
+            f"the autoencoder of {job.name} does not show enough of: {', '.join(lost)} ({min(share.values()):.0%} of tiles are "
+            f"recognised, {SHOWN:.0%} are needed): try another --seed"
         )
+
+
+def by_kind(job: Job, share: np.ndarray) -> dict[str, float]:
+    """Shares [C] by the names of kinds, without those that never occur in this world."""
+    names = job.world.category_names
+    return {name: round(float(s), 4) for name, s in zip(names, share, strict=True) if not np.isnan(s)}
 
 
 class CodeNet(eqx.Module):

@@ -20,6 +20,7 @@ from protoalign.baselines.autoencoder import (
     CodeNet,
     Decoder,
     Encoder,
+    by_kind,
     check_shown,
     divergence,
     nearest,
@@ -91,13 +92,13 @@ def check(job: Job, encoder: Encoder, decoder: Decoder, held: list[np.ndarray]) 
         LogisticRegression(max_iter=1000), np.concatenate([home, away]).reshape(len(domain), -1), domain, cv=5
     )
     strange = decoder.paint(decoder(away, encoder(job.source, jnp.asarray(held[0]))[2]))  # the target in the source's style
-    names, share = job.world.category_names, shown(job.target, held[1], target)
-    taken = nearest(job.source, strange)
+    names, taken = job.world.category_names, nearest(job.source, strange)
+    there = [c for c in range(len(names)) if (held[1] == c).any()]
     job.run.add_result(
         {
-            "shown_target": {name: round(float(s), 4) for name, s in zip(names, share, strict=True)},
+            "shown_target": by_kind(job, shown(job.target, held[1], target)),
             "domain_told": round(float(told.mean()), 4),
-            "mapping": {name: names[np.bincount(taken[held[1] == c]).argmax()] for c, name in enumerate(names)},
+            "mapping": {names[c]: names[np.bincount(taken[held[1] == c]).argmax()] for c in there},
         }
     )
     check_shown(job, job.source, held[0], pictures)

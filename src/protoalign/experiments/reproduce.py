@@ -15,7 +15,7 @@ import numpy as np
 from protoalign import crafter_stages, stages
 from protoalign.baselines import run as baseline_runs
 from protoalign.config import baseline_config, plain
-from protoalign.errors import UserError
+from protoalign.errors import GateError, UserError
 from protoalign.experiments import compared, crafted, figures, frozen, imagined, looks, tables
 from protoalign.experiments.paper import WORLDS
 from protoalign.files import read_json, write_atomic, write_json
@@ -25,7 +25,7 @@ from protoalign.runtime import versions
 
 SEEDS = 4
 BASELINE_SEEDS = 2
-NO_BASELINE = "No baseline has been measured: protoalign reproduce baselines --worlds hunter-z1c1\n"
+NO_BASELINE = f"No baseline has been measured: protoalign reproduce baselines --worlds {' '.join(WORLDS)}\n"
 NO_CRAFTER = "Crafter has not been measured: protoalign reproduce crafter --worlds crafter\n"
 CURVE = ("steps", "return", "one_episode_correct", "information")
 
@@ -85,12 +85,16 @@ class Results:
 
     def baselines(self, train: Iterable[str] = ()) -> compared.Baselines:
         """All baselines by name and world: seeds that are there, after training those of the worlds named."""
+        train = [world.lower() for world in train]
+        unknown = [world for world in train if world not in WORLDS]
+        if unknown:
+            raise UserError(f"there is no row for '{unknown[0]}': use --worlds with some of {', '.join(WORLDS)}")
         for world in train:
             for seed in range(self.seeds or BASELINE_SEEDS):
                 for name in baseline_runs.BASELINES:
                     try:
                         self.baseline(name, world, seed)
-                    except UserError as error:  # an autoencoder that shows too little; the others go on
+                    except GateError as error:  # the others go on; the tables name this one
                         warn(str(error))
         found: compared.Baselines = {}
         for name in baseline_runs.BASELINES:
