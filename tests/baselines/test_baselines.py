@@ -151,7 +151,7 @@ def test_kinds_that_never_occur_are_not_judged(tmp_path):
 
 
 def test_translation_between_equal_worlds_keeps_the_floor(tmp_path):
-    """Four tiles in five are floor, and their translation must soon look like it; which of the rare kinds is which takes longer."""
+    """Four tiles in five are floor, and their translation must soon look like it; the rare kinds take longer."""
     same = job(tmp_path, replace(SMALL, translation_updates=600))
     translator = unit4rl.train_translator(replace_target(same))
     look = np.asarray(unit4rl.translate(translator, same.source))
