@@ -64,7 +64,7 @@ def world_alone(world: World, boards: int, steps: int = STEPS) -> Callable[..., 
             state, transition = world.step(state, action, key)
             over = transition.terminated | transition.truncated
             state = jax.tree.map(lambda a, b: jnp.where(over.reshape((-1,) + (1,) * (a.ndim - 1)), a, b), fresh, state)
-            return state, transition.reward.sum() + world.observe(state).max()
+            return state, transition.reward.sum() + jax.tree.leaves(world.observe(state))[0].max()
 
         _, reward = jax.lax.scan(step, fresh, (actions, jax.random.split(step_key, steps)))
         return reward.sum()
@@ -74,7 +74,7 @@ def world_alone(world: World, boards: int, steps: int = STEPS) -> Callable[..., 
 
 def bench(env: str, preset: str, repeats: int) -> dict[str, Any]:
     world = envs.make(env)
-    config = task_config(preset, None)
+    config = task_config(preset, None, world.name)
     net = stages.build_network(config, world, 0)
     key = stream(0, "bench")
     state = ppo.init(config.ppo, world, net, key, config.updates)
