@@ -30,9 +30,9 @@ from protoalign.envs.crafter.state import (
     Births,
     Creatures,
     State,
-    _together,
     chunk_of,
     daylight,
+    together,
 )
 
 ACTING = 24  # creatures at most in a step
@@ -195,4 +195,4 @@ def stock_up(state: State, word: Array) -> tuple[State, Births]:
         zero = 0 * tile
         born.append(Births(comes, zero + kind, tile, zero + (5 if kind == ZOMBIE else 3), zero))
     who = who._replace(tile=jnp.where(removed, 0, who.tile))
-    return state._replace(creatures=who, visited=visited), _together(born)
+    return state._replace(creatures=who, visited=visited), together(born)

@@ -110,17 +110,18 @@ class Births(NamedTuple):
     clock: Array
 
 
-def _together(parts: list[Births]) -> Births:
+def together(parts: list[Births]) -> Births:
     return Births(*(jnp.concatenate(x, 1) for x in zip(*parts, strict=True)))
 
 
 def add(who: Creatures, born: list[Births]) -> Creatures:
-    """Put what is born into free slots, as far as there are any."""
-    new = _together(born)
+    """Put what is born into free slots, as far as there are any, and where nobody has gone meanwhile."""
+    new = together(born)
     number = new.wanted.shape[1]
-    order = jnp.cumsum(new.wanted, 1) - 1
+    wanted = new.wanted & ~(who.tile[:, None] == new.tile[..., None]).any(-1)
+    order = jnp.cumsum(wanted, 1) - 1
     room = first_marked(who.tile == 0, min(number, 8))  # [B, 8]
     slot = jnp.take_along_axis(room, jnp.clip(order, 0, room.shape[1] - 1), 1)
-    slot = jnp.where(new.wanted & (order < room.shape[1]), slot, SLOTS)
+    slot = jnp.where(wanted & (order < room.shape[1]), slot, SLOTS)
     batch = jnp.arange(len(slot))[:, None]
     return Creatures(*(old.at[batch, slot].set(x, mode="drop") for old, x in zip(who, new[1:], strict=True)))
