@@ -160,6 +160,7 @@ def _mapping(result: dict[str, Any], replay: Replay) -> str:
 
 
 def returns(result: dict[str, Any]) -> str:
+    episodes = result.get("games", result.get("source_episodes", EVALUATION_EPISODES))
     named = (("at home", "source_return"), ("target, before", "target_return_before"), ("target, after", "target_return"))
     bars = [(label, result[key], result[f"{key}_se"]) for label, key in named]
     alt = "Mean returns: " + ", ".join(f"{label} {mean:.2f}" for label, mean, _ in bars)
@@ -168,7 +169,7 @@ def returns(result: dict[str, Any]) -> str:
         "One policy, measured three times: at home, in the target with the eyes it came with, and there with the mapping.",
         figure(
             img(plots.returns(bars), alt, "plot"),
-            f"Mean return of {result.get('games', EVALUATION_EPISODES):,} episodes each. The whiskers are 95 % "
+            f"Mean return of {episodes:,} episodes each. The whiskers are 95 % "
             f"intervals over episodes, for one training seed ({escape(str(result['seed']))}): how much training itself differs "
             "from seed to seed is not in them.",
             kind="beside",
