@@ -79,10 +79,10 @@ def test_gymnasiums_own_checks(arguments):
 def test_seeds_repeat_in_every_process():
     here = fingerprint(5)
     assert here != fingerprint(6)
-    command = "from tests.envs.test_original import fingerprint; print(fingerprint(5))"
+    command = "from tests.envs.crafter.test_original import fingerprint; print(fingerprint(5))"
     there = subprocess.run(
         [sys.executable, "-c", command],
-        cwd=Path(__file__).parents[2],
+        cwd=Path(__file__).parents[3],
         env=os.environ | {"PYTHONHASHSEED": "7", "JAX_PLATFORMS": "cpu"},
         capture_output=True,
         text=True,
