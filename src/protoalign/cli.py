@@ -185,6 +185,7 @@ def evaluate(
     episodes: int | None = None,
     seed: int = 1,
     greedy: bool = False,
+    original: bool = False,
     json: bool = False,
 ) -> None:
     """Measure the task policy of a run folder over whole episodes.
@@ -195,6 +196,7 @@ def evaluate(
         episodes: How many episodes; 2,048 if not given, 512 in Crafter.
         seed: Of the evaluation.
         greedy: Take the likeliest action instead of sampling.
+        original: Of a run in Crafter: play in the original game, 200 episodes if not given otherwise.
         json: Print one line of JSON.
     """
     runtime.configure()
@@ -204,7 +206,15 @@ def evaluate(
     check_seed(seed)
     world, net, training = stages.load_task(run, envs.make(env) if env else None)
     number = stages.evaluation_episodes(world) if episodes is None else episodes
-    figures = stages.evaluate(world, net, stream(seed, "evaluate"), number, greedy)
+    if original:
+        from protoalign import crafter_stages
+
+        if world.name != "crafter" or greedy or env:
+            raise UserError("--original is for runs in Crafter, without --greedy and --env")
+        number = episodes or crafter_stages.GAMES
+        figures = crafter_stages.evaluate(run, number, seed)
+    else:
+        figures = stages.evaluate(world, net, stream(seed, "evaluate"), number, greedy)
     if json:
         return print_json({"env": world.name, **training, "seed": seed, "greedy": greedy, **figures})
     say(

@@ -105,6 +105,21 @@ def move(
     }
 
 
+def evaluate(path: Path, games: int, seed: int) -> dict[str, Any]:
+    """The task policy in the original game, which it sees as categories."""
+    from protoalign.envs.crafter.original import CrafterEnv
+
+    _, net = _task(path)
+    found = play(lambda: CrafterEnv(obs="categories"), net, lambda view: view, games, 1_000_000 + seed)
+    return {
+        "return": round(float(found["returns"].mean()), 5),
+        "return_se": round(float(found["returns"].std(ddof=1) / games**0.5), 5),
+        "length": round(float(found["lengths"].mean()), 3),
+        "episodes": games,
+        **report(found["unlocked"].mean(0)),
+    }
+
+
 def _judge(mapping: ViewMapping) -> dict[str, Any]:
     """What each look met while exploring was taken for, and what it truly is."""
     met = np.flatnonzero(mapping.truth.sum(1))
