@@ -12,6 +12,7 @@ from protoalign.alignment.view_inference import ViewInference
 from protoalign.alignment.view_training import LONGEST
 from protoalign.alignment.view_transfer import ViewAgent, ViewMapping, align, play
 from protoalign.config import explore_config, infer_config, plain
+from protoalign.envs import appearance
 from protoalign.envs.crafter import sprites
 from protoalign.envs.crafter.names import CATEGORY_NAMES
 from protoalign.envs.crafter.world import Crafter, report
@@ -155,13 +156,12 @@ def _before(agent: ViewAgent) -> Any:
     seen: dict[bytes, int] = {}
 
     def see(picture: np.ndarray) -> np.ndarray:
-        height, width = (n // sprites.TILE for n in picture.shape[:2])
-        tiles = picture.reshape(height, sprites.TILE, width, sprites.TILE, 3).swapaxes(1, 2)
-        flat = tiles.reshape(height * width, sprites.TILE, sprites.TILE, 3)
+        tiles = appearance.cut(picture)
+        flat = tiles.reshape(-1, *tiles.shape[2:])
         for tile in flat:
             if (mark := tile.tobytes()) not in seen:
                 seen[mark] = int(agent.home.nearest(tile[None])[0])
-        return np.array([seen[tile.tobytes()] for tile in flat], np.uint8).reshape(height, width)
+        return np.array([seen[tile.tobytes()] for tile in flat], np.uint8).reshape(tiles.shape[:2])
 
     return see
 

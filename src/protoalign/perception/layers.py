@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from protoalign.envs import appearance
 from protoalign.envs.crafter import sprites
 from protoalign.envs.crafter.names import CATEGORY_NAMES, MATERIALS
 from protoalign.perception import novelty
@@ -63,8 +64,9 @@ class Looks:
 
     def __call__(self, picture: np.ndarray, labels: np.ndarray | None = None) -> np.ndarray:
         """A picture [8H, 8W, 3] to codes [H, W] int; `labels` [H, W] are looked at only if `self.labels` is a list."""
-        height, width = (n // sprites.TILE for n in picture.shape[:2])
-        tiles = picture.reshape(height, sprites.TILE, width, sprites.TILE, 3).swapaxes(1, 2).reshape(height * width, -1)
+        cut = appearance.cut(picture)
+        height, width = cut.shape[:2]
+        tiles = cut.reshape(height * width, -1)
         given = np.zeros(len(tiles), int) if labels is None else np.asarray(labels).reshape(-1)
         return np.array([self.code(*pair) for pair in zip(tiles, given, strict=True)]).reshape(height, width)
 
