@@ -139,7 +139,7 @@ def test_evaluate_falls_back_to_the_last_good_checkpoint(finished: Path, tmp_pat
         (["task", "crafter", "--steps", "10"], "at least 8192"),
         (["run", "crafter", "--preset", "paper"], "no preset 'paper' here: use fast"),
         (["run", "crafter", "--target", "nowhere"], "no look is called 'nowhere'"),
-        (["baseline", "ppo", "crafter"], "Hunter only"),
+        (["baseline", "ltmbr", "crafter"], "Hunter only: try ppo"),
         (["play", "crafter"], "Hunter only"),
         (["task", "hunter-z1c1", "--seed", "-1"], "from 0 to"),
         (["task", "hunter-z1c1", "--seed", "99999999999999999999"], "from 0 to"),

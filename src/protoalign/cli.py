@@ -242,7 +242,8 @@ def baseline(
 
     Args:
         name: ppo (nothing is adapted), darla, lusr, unit4rl or ltmbr.
-        env: Where to train and where to move: hunter-z1c1, hunter-z4c4, ...
+        env: Where to train and where to move: hunter-z1c1, hunter-z4c4, ..., or crafter (not ltmbr; the original game is
+            what they are judged by).
         seed: Everything random follows from it.
         steps: Environment steps of every policy that is trained; the preset's numbers if not given.
         target: What the target looks like: target, random:<seed>, or a folder of PNG files.
@@ -279,7 +280,8 @@ def reproduce(
             Crafter).
         results: The folder of data.
         runs: Where to train what is missing.
-        worlds: Only train and measure these, and show nothing; to share the work among processes.
+        worlds: Only train and measure these, and show nothing; to share the work among processes. Both "crafter --worlds
+            crafter" and "baselines --worlds crafter" belong to Crafter's tables.
     """
     runtime.configure()
     from protoalign.experiments import reproduce as experiments

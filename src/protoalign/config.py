@@ -227,6 +227,15 @@ BASELINE: dict[str, BaselineConfig] = {
     ),
 }
 
+CRAFTER_BASELINE = BaselineConfig(
+    source_steps=4_000_000,
+    latent_steps=4_000_000,
+    target_steps=2_000_000,
+    translation_updates=4000,
+    ppo=CRAFTER_TASK.ppo,
+    latent_ppo=CRAFTER_TASK.ppo,
+)
+
 
 def _of(presets: dict[str, C], preset: str) -> C:
     if preset not in presets:
@@ -262,8 +271,10 @@ def explore_config(preset: str, steps: int | None, env: str = "hunter") -> Explo
     return replace(config, steps=steps)
 
 
-def baseline_config(preset: str, steps: int | None, encoder: Encoder | None = None, perceptual: bool = False) -> BaselineConfig:
-    config = replace(_of(BASELINE, preset), perceptual=perceptual)
+def baseline_config(
+    preset: str, steps: int | None, encoder: Encoder | None = None, perceptual: bool = False, env: str = "hunter"
+) -> BaselineConfig:
+    config = replace(_of({"fast": CRAFTER_BASELINE} if env == "crafter" else BASELINE, preset), perceptual=perceptual)
     if encoder is not None:
         config = replace(config, encoder=encoder)
     return config if steps is None else replace(config, source_steps=steps, latent_steps=steps, target_steps=steps)

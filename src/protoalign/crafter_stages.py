@@ -108,10 +108,15 @@ def move(
 
 def evaluate(path: Path, games: int, seed: int) -> dict[str, Any]:
     """The task policy in the original game, which it sees as categories."""
+    _, net = _task(path)
+    return play_original(net, "source", lambda view: view, games, seed, "categories")
+
+
+def play_original(net: Any, look: str, see: Any, games: int, seed: int, obs: str = "pixels") -> dict[str, Any]:
+    """Figures of whole games of the original, of which `see` makes what the policy knows."""
     from protoalign.envs.crafter.original import CrafterEnv
 
-    _, net = _task(path)
-    found = play(lambda: CrafterEnv(obs="categories"), net, lambda view: view, games, 1_000_000 + seed)
+    found = play(lambda: CrafterEnv(look, obs), net, see, games, 1_000_000 + seed)
     return {
         "return": round(float(found["returns"].mean()), 5),
         "return_se": round(float(found["returns"].std(ddof=1) / games**0.5), 5),

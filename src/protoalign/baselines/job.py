@@ -7,8 +7,10 @@ import jax
 import numpy as np
 from jax import Array
 
+from protoalign import crafter_stages
+from protoalign.baselines.pixels import Pictured
 from protoalign.config import BaselineConfig, PPOConfig, TaskConfig, plain
-from protoalign.envs.base import TileWorld
+from protoalign.envs.crafter.pictured import PicturedCrafter, Reader
 from protoalign.rl.networks import RandomNet
 from protoalign.rl.ppo import Auxiliary
 from protoalign.rl.rollout import begin, collect
@@ -32,7 +34,7 @@ class Job:
 
     name: str
     run: Run
-    world: TileWorld
+    world: Pictured
     config: BaselineConfig
     seed: int
     source: Array  # looks, [C, PIXELS]
@@ -65,7 +67,8 @@ class Job:
         running = begin(self.world, start, envs)
         roll = jax.jit(collect, static_argnums=(0, 4, 5, 6))
         *_, record = roll(self.world, net, running, play, steps, envs * steps // 8, envs)
-        grids = np.asarray(record.observation).reshape(envs * steps, -1)[: self.config.frames]
+        grids = np.asarray(getattr(record.observation, "tiles", record.observation))
+        grids = grids.reshape(envs * steps, -1)[: self.config.frames]
         self.count(domain, "frames", envs * steps)
         return generator(self.seed, f"frames/{domain}").permutation(grids)
 
@@ -73,6 +76,9 @@ class Job:
         """Returns at home and in the target, over whole episodes."""
 
         def play(net: Any, name: str) -> dict[str, Any]:
+            if isinstance(self.world, PicturedCrafter):  # in the original game
+                look = "source" if name == "source" else self.run.config["baseline"]["target"]
+                return crafter_stages.play_original(net, look, Reader(look), crafter_stages.GAMES, self.seed)
             return evaluate(self.world, net, stream(self.seed, f"judge/{name}"), EVALUATION_EPISODES)
 
         home = play(trained, "source")

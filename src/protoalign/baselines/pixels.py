@@ -6,7 +6,7 @@ instead of the picture, compute one code per category, and lay the codes out: th
 them from the picture; a test holds the two together. To put the network into another world is to give it another look.
 
 `TileEye` (the default) is such a first layer, `ConvEye` a plain stack of convolutions. `PixelNet` relates what they see by
-correlation.
+correlation; in Crafter, where the player is always in the middle, `PixelViewNet` has a dense layer there.
 """
 
 from collections.abc import Callable
@@ -20,16 +20,20 @@ from jax import Array
 
 from protoalign.envs import appearance
 from protoalign.envs.base import TileWorld
+from protoalign.envs.crafter.pictured import PicturedCrafter, pictures
 from protoalign.errors import UserError
-from protoalign.rl.networks import Dense, Heads
+from protoalign.rl.networks import STAIRS, Dense, Glance, Heads, embed_sum, stairs
 
+Pictured = TileWorld | PicturedCrafter  # worlds that can be seen as pixels
 PIXELS = appearance.TILE**2 * 3  # numbers in a tile
 CODE = 32  # numbers for a tile
 CHANNELS = 4
 
 
-def load_look(look: str, world: TileWorld) -> Array:
+def load_look(look: str, world: Pictured) -> Array:
     """The textures called `look`, [C, PIXELS], from 0 to 1."""
+    if isinstance(world, PicturedCrafter):
+        return jnp.asarray(pictures(look).reshape(-1, PIXELS) / 255, jnp.float32)
     textures = appearance.load(look, world.category_names)
     if textures.ndim != 4:
         raise UserError(f"baselines know one look per kind, not '{look}'")
@@ -115,7 +119,7 @@ class TileEye(eqx.Module):
 
     code: TileCode
 
-    def __init__(self, rng: np.random.Generator, world: TileWorld):
+    def __init__(self, rng: np.random.Generator, world: Pictured):
         self.code = TileCode(rng)
 
     def __call__(self, look: Array, seen: Array) -> Array:
@@ -132,7 +136,7 @@ class ConvEye(eqx.Module):
     layers: list[Dense]
     shape: tuple[int, int] = eqx.field(static=True)
 
-    def __init__(self, rng: np.random.Generator, world: TileWorld):
+    def __init__(self, rng: np.random.Generator, world: Pictured):
         self.layers = [Dense(rng, 16 * n_in, n_out) for n_in, n_out in ((3, 16), (16, 32), (32, CODE))]
         self.shape = world.shape
 
@@ -191,6 +195,53 @@ class PixelNet(eqx.Module):
     def on_frames(self, pictures: Array) -> tuple[Array, Array]:
         """The same from pictures [B, 8H, 8W, 3] with values from 0 to 1."""
         return self.heads(self.body(self.mix(self.eye.on_tiles(cut(pictures))).swapaxes(1, 2)))
+
+
+class PixelViewNet(eqx.Module):
+    """One code per tile; a dense layer over all codes and the numbers; then an MLP."""
+
+    look: Array  # [C, PIXELS], given, not learned
+    eye: Any
+    tiles: Array  # [N, CODE, F]
+    numbers: Dense
+    hidden: Dense
+    heads: Heads
+
+    def __init__(self, rng: np.random.Generator, world: PicturedCrafter, look: Array, kind: str = "tiles", width: int = 256):
+        number = world.shape[0] * world.shape[1]
+        self.look = look
+        self.eye = EYES[kind](rng, world)
+        self.tiles = jnp.asarray(rng.standard_normal((number, CODE, width)) / (number * CODE) ** 0.5, jnp.float32)
+        self.numbers = Dense(rng, len(STAIRS) * world.num_numbers, width, 1.0)
+        self.hidden = Dense(rng, width, width)
+        self.heads = Heads(rng, width, world.num_actions)
+
+    def encode(self, observation: Any) -> Glance:
+        return Glance(*apart(observation))
+
+    def __call__(self, seen: Glance) -> tuple[Array, Array]:
+        look = jax.lax.stop_gradient(self.look)
+        if isinstance(self.eye, TileEye):  # a code goes through the layer once per place, not once per tile
+            table = jnp.einsum("ce,nef->ncf", self.eye.code(look), self.tiles).reshape(-1, self.tiles.shape[-1])
+            rows = np.arange(seen.tiles.shape[1]) * len(look) + seen.tiles.astype(jnp.int32)
+            return self.decide(embed_sum(table, rows), seen.numbers)
+        return self.decide(self.relate(self.eye(look, seen.tiles)), seen.numbers)
+
+    def relate(self, codes: Array) -> Array:
+        return codes.reshape(len(codes), -1) @ self.tiles.reshape(-1, self.tiles.shape[-1])
+
+    def decide(self, x: Array, numbers: Array) -> tuple[Array, Array]:
+        return self.heads(jax.nn.relu(self.hidden(jax.nn.relu(x + self.numbers(stairs(numbers))))))
+
+    def on_frames(self, pictures: Array, numbers: Array) -> tuple[Array, Array]:
+        """The same from pictures [B, 8H, 8W, 3] with values from 0 to 1."""
+        return self.decide(self.relate(self.eye.on_tiles(cut(pictures))), numbers)
+
+
+def apart(observation: Any) -> tuple[Array, Array]:
+    """Grids [B, N], and what is known besides in numbers [B, M], of which there are none in Hunter."""
+    grid, numbers = observation if isinstance(observation, tuple) else (observation, jnp.zeros((len(observation), 0)))
+    return grid.reshape(len(grid), -1), numbers
 
 
 def in_look(net: Any, look: Array) -> Any:

@@ -3,13 +3,17 @@
 from typing import Any
 
 from protoalign.baselines.job import Adapted, Job
-from protoalign.baselines.pixels import PixelNet, in_look
+from protoalign.baselines.pixels import PixelNet, PixelViewNet, in_look
+from protoalign.envs.crafter.pictured import PicturedCrafter
 from protoalign.rng import generator
 
 
 def fresh(job: Job, name: str) -> Any:
     """An untrained network in the source world."""
-    return PixelNet(generator(job.seed, name), job.world, job.source, job.config.encoder)
+    rng = generator(job.seed, name)
+    if isinstance(job.world, PicturedCrafter):
+        return PixelViewNet(rng, job.world, job.source, job.config.encoder)
+    return PixelNet(rng, job.world, job.source, job.config.encoder)
 
 
 def train_source(job: Job) -> Any:

@@ -8,12 +8,18 @@ from protoalign.baselines import darla, ltmbr, lusr, ppo_pixels, unit4rl
 from protoalign.baselines.job import Job
 from protoalign.baselines.pixels import load_look
 from protoalign.config import Encoder, baseline_config, plain
+from protoalign.envs.crafter.pictured import PicturedCrafter
 from protoalign.errors import UserError
 from protoalign.rng import check_seed
 from protoalign.runs import Run
 from protoalign.runtime import versions
 
 BASELINES: dict[str, Any] = {"ppo": ppo_pixels, "darla": darla, "lusr": lusr, "unit4rl": unit4rl, "ltmbr": ltmbr}
+
+
+def offered(world: str) -> list[str]:
+    """Names of the baselines that there are in a world."""
+    return [name for name in BASELINES if name != "ltmbr" or world != "crafter"]
 
 
 def run(
@@ -29,11 +35,13 @@ def run(
 ) -> dict[str, Any]:
     if name not in BASELINES:
         raise UserError(f"no baseline is called '{name}': use {', '.join(BASELINES)}")
-    world = envs.board(env)
+    world = PicturedCrafter() if env.lower() == "crafter" else envs.board(env)
     check_seed(seed)
+    if name not in offered(world.name):
+        raise UserError(f"{name} works in Hunter only: try {', '.join(offered(world.name))}")
     if perceptual and name != "darla":
         raise UserError("--perceptual is for darla only")
-    config = baseline_config(preset, steps, encoder, perceptual)
+    config = baseline_config(preset, steps, encoder, perceptual, world.name)
     least = (config.latent_ppo if name in ("darla", "lusr") else config.ppo).batch
     if steps is not None and steps < least:
         raise UserError(f"--steps {steps} is less than one update; use at least {least}")

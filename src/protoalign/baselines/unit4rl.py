@@ -18,8 +18,7 @@ from jax import Array
 
 from protoalign.baselines import ppo_pixels
 from protoalign.baselines.job import Adapted, Job
-from protoalign.baselines.pixels import PIXELS, in_look, lay
-from protoalign.envs.base import TileWorld
+from protoalign.baselines.pixels import PIXELS, Pictured, in_look, lay
 from protoalign.rl.networks import Dense
 from protoalign.rl.train import fit
 from protoalign.rng import generator, stream
@@ -67,7 +66,7 @@ class Discriminator(eqx.Module):
     out: Dense
     shape: tuple[int, int] = eqx.field(static=True)
 
-    def __init__(self, rng: np.random.Generator, world: TileWorld):
+    def __init__(self, rng: np.random.Generator, world: Pictured):
         self.code = Dense(rng, PIXELS, SEES)
         scale = (2 / (9 * SEES)) ** 0.5
         self.weights = [jnp.asarray(scale * rng.standard_normal((3, 3, SEES, SEES)), jnp.float32) for _ in range(2)]

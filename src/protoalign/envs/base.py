@@ -46,6 +46,11 @@ class TileWorld(World, Protocol):
     @property
     def action_names(self) -> tuple[str, ...]: ...
     @property
+    def num_numbers(self) -> int:
+        """What is known besides the grid, in numbers."""
+        ...
+
+    @property
     def floor(self) -> int:
         """The category of empty tiles."""
         ...

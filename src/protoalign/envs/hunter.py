@@ -99,6 +99,10 @@ class Hunter:
         return self.num_zombies + max(c for _, c in self.variants)
 
     @property
+    def num_numbers(self) -> int:
+        return 0
+
+    @property
     def num_actions(self) -> int:
         return len(ACTION_NAMES)
 

@@ -19,9 +19,18 @@ PAPER = (
     ("OPA, 4 episodes", "11.57", "10.69", "0.92"),
 )
 
+# Our own, by name and by what was done in the target.
+BASELINES = (
+    ("ppo", "as it is", "PPO"),
+    ("darla", "as it is", "DARLA"),
+    ("lusr", "as it is", "LUSR"),
+    ("unit4rl", "translated", "UNIT4RL, no fine-tuning"),
+    ("unit4rl", "fine-tuned", "UNIT4RL"),
+)
 
-def show(runs: list[dict[str, Any]]) -> str:
-    """All that is measured in Crafter; `runs` are results of `protoalign run crafter`, one per seed."""
+
+def show(runs: list[dict[str, Any]], baselines: dict[str, list[dict[str, Any]]]) -> str:
+    """All that is measured in Crafter; `runs` are results of `protoalign run crafter`, one per seed, and baselines by name."""
     results = [run["result"] for run in runs]
     first = results[0]
     note = (
@@ -30,7 +39,20 @@ def show(runs: list[dict[str, Any]]) -> str:
         f"and six kinds redrawn, {first['games']} whole games per figure and seed. The paper: 20 M steps; its code was never "
         "published."
     )
-    return "\n".join([_returns(results, note), _achievements(results), _exploration(results)])
+    there = {name: [run["result"] for run in group] for name, group in baselines.items() if group}
+    if there:
+        note += (
+            " Our baselines, on pixels, trained in our Crafter: " + "; ".join(_budget(*pair) for pair in there.items()) + "."
+        )
+    return "\n".join([_returns(results, there, note), _achievements(results), _exploration(results)])
+
+
+def _budget(name: str, results: list[dict[str, Any]]) -> str:
+    used = results[0]["steps"]
+    parts = (
+        f"{steps / 1e6:.2f} M steps of {stage} in the {domain}" for domain, by in used.items() for stage, steps in by.items()
+    )
+    return f"{name}, {len(results)} seed{'s' * (len(results) > 1)}: {', '.join(parts)}"
 
 
 def _column(results: list[dict[str, Any]], key: str, digits: int = 2) -> str:
@@ -40,13 +62,24 @@ def _column(results: list[dict[str, Any]], key: str, digits: int = 2) -> str:
     return over_seeds([result[key] for result in results], digits)
 
 
-def _returns(results: list[dict[str, Any]], note: str) -> str:
+def _returns(results: list[dict[str, Any]], baselines: dict[str, list[dict[str, Any]]], note: str) -> str:
     rows = [[f"the paper: {name}", "", source, target, ratio, "", ""] for name, source, target, ratio in PAPER]
     world, source = _column(results, "world_return"), _column(results, "source_return")
     before = [result["target_return_before"] / result["source_return"] for result in results]
     rows.append(
         ["**protoalign**, nothing done", world, source, _column(results, "target_return_before"), over_seeds(before, 2), "", ""]
     )
+    for name, label, shown in BASELINES:
+        for_seeds = [
+            (result["source"]["return"], row["return"], row["steps"] + result["steps"].get("target", {}).get("frames", 0))
+            for result in baselines.get(name, [])
+            for row in result["target"]
+            if row["label"] == label
+        ]
+        if for_seeds:
+            home, away, used = (list(column) for column in zip(*for_seeds, strict=True))
+            ratio = over_seeds([b / a for a, b in zip(home, away, strict=True)], 2)
+            rows.append([f"ours: {shown}", "", over_seeds(home, 2), over_seeds(away, 2), ratio, "", f"{used[0]:,}"])
     right = f"{sum(result['mapping_correct'] for result in results)} of {len(results)}"
     steps = f"{np.mean([result['target_steps'] for result in results]):.0f}"
     target, ratio = _column(results, "target_return"), _column(results, "ratio", 3)

@@ -79,30 +79,32 @@ class Results:
             curves = {stage: smooth(Run(folder).metrics(stage)) for stage in ("source", "adapt", "none", "random")}
             write_json(path, {"result": result, "curves": curves, "config": Run(folder).config})
         data = read_json(path)
-        if data["config"]["baseline"] != {"name": name, "target": "target"} | plain(baseline_config("fast", None)):
+        if data["config"]["baseline"] != {"name": name, "target": "target"} | plain(baseline_config("fast", None, env=world)):
             raise UserError(f"{path} was made with other settings than preset fast has now: delete it, to measure it again")
         return data
 
     def baselines(self, train: Iterable[str] = ()) -> compared.Baselines:
-        """All baselines by name and world: seeds that are there, after training those of the worlds named."""
+        """All baselines by name and world of Hunter: seeds that are there, after training those of the worlds named."""
         train = [world.lower() for world in train]
-        unknown = [world for world in train if world not in WORLDS]
+        unknown = [world for world in train if world not in (*WORLDS, "crafter")]
         if unknown:
-            raise UserError(f"there is no row for '{unknown[0]}': use --worlds with some of {', '.join(WORLDS)}")
+            raise UserError(f"there is no row for '{unknown[0]}': use --worlds with some of {', '.join(WORLDS)}, crafter")
         for world in train:
             for seed in range(self.seeds or BASELINE_SEEDS):
-                for name in baseline_runs.BASELINES:
+                for name in baseline_runs.offered(world):
                     try:
                         self.baseline(name, world, seed)
                     except GateError as error:  # the others go on; the tables name this one
                         warn(str(error))
-        found: compared.Baselines = {}
-        for name in baseline_runs.BASELINES:
-            for world in WORLDS:
-                there = [seed for seed in range(100) if self._baseline_path(name, world, seed).exists()]
-                if there:
-                    found.setdefault(name, {})[world] = [self.baseline(name, world, seed) for seed in there]
-        return found
+        found = {
+            name: {world: runs for world in WORLDS if (runs := self._measured(name, world))} for name in baseline_runs.BASELINES
+        }
+        return {name: runs for name, runs in found.items() if runs}
+
+    def _measured(self, name: str, world: str) -> list[dict[str, Any]]:
+        """Runs of a baseline that are there."""
+        there = (seed for seed in range(100) if self._baseline_path(name, world, seed).exists())
+        return [self.baseline(name, world, seed) for seed in there]
 
     def _baseline_path(self, name: str, world: str, seed: int) -> Path:
         return self.results / "baselines" / f"{name}-{world}-s{seed}.json"
@@ -117,7 +119,8 @@ class Results:
                 result = crafter_stages.whole(folder, seed, None, None, "target", 4)
                 write_json(path, {"result": result, "curves": crafter_curves(folder), "config": Run(folder).config})
         runs = [read_json(self._crafter_path(seed)) for seed in range(100) if self._crafter_path(seed).exists()]
-        return crafted.show(runs) if runs else NO_CRAFTER
+        others = {name: self._measured(name, "crafter") for name in baseline_runs.offered("crafter")}
+        return crafted.show(runs, others) if runs else NO_CRAFTER
 
     def _crafter_path(self, seed: int) -> Path:
         return self.results / "crafter" / f"crafter-s{seed}.json"

@@ -10,7 +10,7 @@ act in a step (`SLOTS`, `ACTING`): as good as never too few.
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,7 @@ from protoalign.envs.crafter.creatures import ACTING, STOCKED, WORDS_EACH, WORDS
 from protoalign.envs.crafter.names import (
     ACHIEVEMENTS,
     ACTION_NAMES,
+    ARROW,
     ASLEEP,
     CATEGORY_NAMES,
     HEALTH,
@@ -56,7 +57,7 @@ class Crafter:
 
     name = "crafter"
     shape = VIEW
-    category_names = CATEGORY_NAMES
+    category_names: ClassVar[tuple[str, ...]] = CATEGORY_NAMES
     action_names = ACTION_NAMES
     num_actions = len(ACTION_NAMES)
     num_numbers = len(NUMBER_NAMES)
@@ -92,22 +93,33 @@ def report(rate: np.ndarray) -> dict[str, Any]:
     }
 
 
-def observe(state: State) -> View:
+def surroundings(state: State) -> tuple[Array, Array]:
+    """What is drawn on each tile of the view, as in `sprites.PICTURES`, and the material under it; [B, 63] both."""
     height, width = VIEW
     rows, cols = np.divmod(np.arange(height * width), width)
     offset = (rows - height // 2) * SIDE + cols - width // 2
     here = state.row * SIDE + state.col
-    tiles = jnp.take_along_axis(state.ground, here[:, None] + offset, 1)
+    ground = jnp.take_along_axis(state.ground, here[:, None] + offset, 1)
     who = state.creatures
     down, right = who.tile // SIDE - state.row[:, None] + height // 2, who.tile % SIDE - state.col[:, None] + width // 2
     seen = (who.tile > 0) & (down >= 0) & (down < height) & (right >= 0) & (right < width)
     place = jnp.where(seen, down * width + right, height * width)
-    category = who.kind + ((who.kind == PLANT) & (who.clock > RIPENS))
-    tiles = tiles.at[jnp.arange(len(here))[:, None], place].set(category.astype(jnp.uint8), mode="drop")
+    picture = who.kind + ((who.kind == PLANT) & (who.clock > RIPENS))
+    picture = jnp.where(who.kind == ARROW, len(CATEGORY_NAMES) + who.clock, picture)
+    pictures = ground.at[jnp.arange(len(here))[:, None], place].set(picture.astype(jnp.uint8), mode="drop")
     player = jnp.where(state.asleep, ASLEEP, PLAYER + state.facing).astype(jnp.uint8)
-    tiles = tiles.at[:, len(offset) // 2].set(player)
-    numbers = jnp.concatenate([state.items.astype(jnp.float32), daylight(state.time)[:, None]], 1)
-    return View(tiles.reshape(-1, height, width), numbers)
+    return pictures.at[:, len(offset) // 2].set(player), ground
+
+
+def observe(state: State) -> View:
+    pictures, _ = surroundings(state)
+    categories = jnp.where(pictures < len(CATEGORY_NAMES), pictures, ARROW).astype(jnp.uint8)
+    return View(categories.reshape(-1, *VIEW), numbers(state))
+
+
+def numbers(state: State) -> Array:
+    """What the player knows besides, [B, 17]."""
+    return jnp.concatenate([state.items.astype(jnp.float32), daylight(state.time)[:, None]], 1)
 
 
 def transition(state: State, action: Array, words: Array, stock: bool = True) -> tuple[State, Transition]:
