@@ -99,7 +99,7 @@ def move(
         "ratio_se": round(float(error), 4),
         "explore_episodes": len(mapping.scores),
         "target_steps": mapping.steps,
-        **_judge(mapping),
+        **_judge(mapping, _redrawn(target)),
         "sureness": round(mapping.sureness, 5),
         "doubts": _doubts(mapping),
         "seconds": done["seconds"] | {"transfer": round(time.monotonic() - started, 3)},
@@ -126,7 +126,13 @@ def play_original(net: Any, look: str, see: Any, games: int, seed: int, obs: str
     }
 
 
-def _judge(mapping: ViewMapping) -> dict[str, Any]:
+def _redrawn(look: str) -> list[int]:
+    """The categories that do not look as in the source."""
+    source, target = sprites.load("source"), sprites.load(look)
+    return [i for i, name in enumerate(CATEGORY_NAMES) if name != "arrow" and (source[name] != target[name]).any()]
+
+
+def _judge(mapping: ViewMapping, redrawn: list[int]) -> dict[str, Any]:
     """What each look met while exploring was taken for, and what it truly is."""
     met = np.flatnonzero(mapping.truth.sum(1))
     truth, found, belief = mapping.truth.argmax(1), mapping.categories()[len(CATEGORY_NAMES) :], mapping.belief
@@ -139,16 +145,18 @@ def _judge(mapping: ViewMapping) -> dict[str, Any]:
         }
         for i in met
     ]
-    # A look that was not met gets what is left over: that is right if everything else is, and no more than one is missing.
-    right = all(row["true"] == row["found"] for row in rows) and len(met) >= len(mapping.kinds) - 1
-    return {"mapping": rows, "mapping_correct": right}
+    # The first look that was not met gets what is left over, and may be right so; of more than one nothing is known.
+    missing = [category for category in redrawn if category not in truth[met]]
+    guessed = not missing or (len(missing) == 1 and len(met) < len(found) and found[len(met)] == missing[0])
+    right = all(row["true"] == row["found"] for row in rows) and guessed
+    return {"mapping": rows, "mapping_correct": bool(right), "redrawn": len(redrawn)}
 
 
 def _doubts(mapping: ViewMapping) -> list[str]:
     found = []
-    met = int((mapping.truth.sum(1) > 0).sum())
-    if met < len(mapping.kinds):
-        found.append(f"only {met} of {len(mapping.kinds)} new looks were met while exploring: the rest is guessed")
+    missing = len(mapping.kinds) - min(len(mapping.looks), len(mapping.kinds)) - int(mapping.known.sum())
+    if missing > 0:
+        found.append(f"{missing} of {len(mapping.kinds)} kinds were not met while exploring: if they look new, that is guessed")
     if len(mapping.looks) > len(mapping.kinds):
         found.append(f"{len(mapping.looks)} new looks for {len(mapping.kinds)} kinds")
     if mapping.sureness < 0.9:
@@ -213,7 +221,8 @@ def load_agent(path: Path) -> ViewAgent:
     if "explore" not in run.config:
         raise UserError(f"{path} has no exploration policy: train one with 'protoalign explore {path}'")
     net = ViewExplorer.from_task(generator(0, "shape"), task, KINDS, 1.0)
-    saved = run.restore("explore", {"ppo": {"net": net}, "world": ImaginedView(model, LONGEST)}, part=True)
+    like = ImaginedView(model, LONGEST, run.config["explore"]["hide_all"])
+    saved = run.restore("explore", {"ppo": {"net": net}, "world": like}, part=True)
     if saved is None:
         raise UserError(f"{path} has no exploration policy yet: run 'protoalign explore {path}' first")
     home = Home(generator(run.config["seed"], "novelty"))

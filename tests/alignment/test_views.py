@@ -11,6 +11,7 @@ import pytest
 
 from protoalign import config, crafter_stages, stages
 from protoalign.alignment import view_training
+from protoalign.alignment.imagination import imagine
 from protoalign.alignment.inference import make_optimiser
 from protoalign.alignment.view_exploration import Believed, Blend, ImaginedView, ViewExplorer, play
 from protoalign.alignment.view_inference import (
@@ -19,14 +20,15 @@ from protoalign.alignment.view_inference import (
     ViewInference,
     disguise,
     follow,
-    injections,
     lay_over,
 )
+from protoalign.alignment.view_transfer import ViewMapping
 from protoalign.crafter_stages import KINDS
 from protoalign.envs.crafter.names import CATEGORY_NAMES, COAL, COW, GRASS, PATH, SKELETON, STONE, TREE, ZOMBIE
 from protoalign.envs.crafter.state import prepare
 from protoalign.envs.crafter.world import Crafter
 from protoalign.errors import UserError
+from protoalign.perception.layers import Looks
 from protoalign.report import crafter_page
 from protoalign.rl.networks import ViewNet
 from protoalign.rl.rollout import act
@@ -74,43 +76,42 @@ def test_views_are_laid_over_one_another():
 
 
 def test_disguises():
-    truth = injections(jax.random.key(0), 50, len(KINDS))
-    assert (np.sort(truth, 1) == np.arange(len(KINDS))).all()
-    assert len({tuple(row) for row in np.asarray(truth)}) > 30
-    tiles = jnp.broadcast_to(jnp.arange(C, dtype=jnp.uint8), (50, C))
-    codes = np.asarray(disguise(tiles, truth, KINDS, C))
-    for category in range(C):
-        if category not in KINDS:
-            assert (codes[:, category] == category).all()
-    for i, kinds in enumerate(np.asarray(truth)):
-        for number, kind in enumerate(kinds):
-            assert codes[i, KINDS[kind]] == C + number
+    tiles = jnp.broadcast_to(jnp.arange(C, dtype=jnp.uint8), (200, C))
+    for hide_all in (1.0, 0.0):
+        imagined = imagine(jax.random.key(0), 200, len(KINDS), hide_all)
+        codes = np.asarray(disguise(tiles, imagined, KINDS, C))
+        for category in range(C):
+            if category not in KINDS:
+                assert (codes[:, category] == category).all()
+        for i, (kinds, hidden) in enumerate(zip(np.asarray(imagined.truth), np.asarray(imagined.hidden), strict=True)):
+            for number, kind in enumerate(kinds):
+                assert codes[i, KINDS[kind]] == (C + number if hidden[number] else KINDS[kind])
+        share = np.asarray(imagined.hidden).mean()
+        assert share == 1 if hide_all else abs(share - 0.5) < 5 * (0.25 / (200 * len(KINDS))) ** 0.5
 
 
 def test_renaming_types_renames_beliefs(model):
     some = games(model)
-    truth = injections(jax.random.key(1), 32, len(KINDS))
-    other = injections(jax.random.key(2), 32, len(KINDS))
-    one, two = (np.asarray(jax.jit(follow)(model, some, t)) for t in (truth, other))  # [L + 1, G, K, K]
-
-    def by_kind(score, truth):
-        return np.take_along_axis(score, np.argsort(np.asarray(truth), 1)[None, :, :, None], 2)
-
-    np.testing.assert_allclose(by_kind(one, truth), by_kind(two, other), atol=1e-4)
+    worlds = [imagine(jax.random.key(i), 32, len(KINDS), 1.0) for i in (1, 2)]
+    one, two = (np.asarray(jax.jit(follow)(model, some, w)) for w in worlds)  # [L + 1, G, K, K]
+    mine, theirs = (
+        np.take_along_axis(x, np.asarray(w.type_of)[None, :, :, None], 2) for x, w in zip((one, two), worlds, strict=True)
+    )
+    np.testing.assert_allclose(mine, theirs, atol=1e-4)
     assert abs(one[-1] - one[0]).max() > 1e-3, "something was taken in"
 
 
 def test_what_is_followed_is_what_is_imagined(model):
     """The same beliefs, step by step in the imagined world and afterwards on the whole games."""
-    world = ImaginedView(model, 25)
+    world = ImaginedView(model, 25, 0.5)
     explorer = ViewExplorer.from_task(rng(), ViewNet(rng(), WORLD, 16), KINDS, 1.0)
     played = jax.jit(play, static_argnums=(3, 4))(world, explorer, jax.random.key(3), 16, True)
-    again = jax.jit(follow)(model, played.games, played.truth)[-1]
+    again = jax.jit(follow)(model, played.games, played.imagined)[-1]
     np.testing.assert_allclose(np.asarray(again), np.asarray(played.score), atol=1e-4)
 
 
 def test_rewards_add_up_to_what_was_found_out(model):
-    world = ImaginedView(model, 50)
+    world = ImaginedView(model, 50, 0.5)
     state = world.reset(jax.random.key(0), 16)
     first, total = world.truth_score(state), 0.0
     step = eqx.filter_jit(world.step)
@@ -130,13 +131,26 @@ def test_one_who_is_certain_explores_as_the_task_policy_plays():
     explorer = eqx.tree_at(lambda e: e.doubt, explorer, replace_fn=lambda d: jax.tree.map(jnp.zeros_like, d))
     state = WORLD.reset(jax.random.key(0), 64)
     view = WORLD.observe(state)
-    truth = injections(jax.random.key(1), 64, len(KINDS))
-    seen = Glimpse(disguise(view.tiles, truth, KINDS, C).reshape(64, -1), view.numbers)
-    belief = jax.nn.one_hot(truth, len(KINDS))
+    imagined = imagine(jax.random.key(1), 64, len(KINDS), 0.5)
+    seen = Glimpse(disguise(view.tiles, imagined, KINDS, C).reshape(64, -1), view.numbers)
+    belief = jax.nn.one_hot(imagined.truth, len(KINDS))
     logits, _ = explorer(explorer.encode(Believed(*seen, belief)))
     wanted, _ = task(task.encode(view))
     np.testing.assert_allclose(np.asarray(logits), np.asarray(wanted), rtol=1e-3, atol=1e-4)
     assert act(task, view, 0.0)[1].shape == (64,)
+
+
+def test_kinds_met_in_their_old_look_are_none_of_the_new():
+    scores = [np.log(np.full((6, 6), 1 / 6))]
+    mapping = ViewMapping(Looks(None), KINDS, scores, [], np.zeros(6, bool), np.zeros((6, C)))  # type: ignore[arg-type]
+    assert mapping.sureness == pytest.approx(1 / 720)
+    mapping.known[[0, 1, 2, 4]] = True
+    mapping.looks.shapes.append([])
+    assert mapping.sureness == pytest.approx(1 / 2)
+    assert set(mapping.categories()[C : C + 2]) == {KINDS[3], KINDS[5]}
+    np.testing.assert_allclose(mapping.belief[:2].sum(0), [0, 0, 0, 1, 0, 1], atol=1e-5)
+    mapping.looks.shapes.extend([[], []])  # three new looks and four old ones, of six kinds
+    assert mapping.sureness == pytest.approx(1 / 720)
 
 
 class Fair(Crafter):
@@ -199,6 +213,10 @@ def test_the_whole_way_into_the_original_game(tmp_path, monkeypatch):
     assert all(text in html for text in ("What it took the new looks for", "collect diamond", "data:image/gif", "Settings"))
     moved = crafter_stages.move(out, "random:3", 1, 5, oracle=True, games=2)
     assert moved["explore_episodes"] == 1
+    partly = crafter_stages.move(out, "only:tree,cow:random:4", 2, 5, games=2)
+    assert partly["redrawn"] == 2
+    assert {row["true"] for row in partly["mapping"]} <= {"tree", "cow"}
+    assert {row["found"] for row in partly["mapping"]} <= {"stone", "tree", "coal", "cow", "zombie", "skeleton"}
     with pytest.raises(UserError, match="between 0 and 1"):
         crafter_stages.move(out, "target", 1, 0, sure=2.0)
     with pytest.raises(UserError, match="at least 1"):

@@ -1,6 +1,6 @@
 """pi_exp for worlds seen from the player's place (Crafter): it plays so that q_theta can tell which new look is which kind.
 
-`ImaginedView` is the source world with K kinds disguised; its reward is the log-ratio of what q_theta gives the truth after and
+`ImaginedView` is the source world with kinds disguised; its reward is the log-ratio of what q_theta gives the truth after and
 before a step. `ViewExplorer` is the task policy's network on beliefs, and starts from its weights.
 """
 
@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from protoalign.alignment.view_inference import Games, Glimpse, ViewInference, disguise, injections
+from protoalign.alignment.imagination import Imagined, imagine
+from protoalign.alignment.view_inference import Games, Glimpse, ViewInference, disguise
 from protoalign.envs.base import Transition
 from protoalign.envs.crafter.world import Crafter
 from protoalign.rl.networks import ActorCritic, Dense, ViewNet, embed_sum, stairs
@@ -22,7 +23,7 @@ from protoalign.rng import gumbel
 
 class State(NamedTuple):
     inner: Any
-    truth: Array  # [B, K] int32, which kind each type is
+    imagined: Imagined  # which kind each type is, and which are hidden
     seen: Glimpse
     hidden: Array  # [B, K, F], q_theta's
 
@@ -36,10 +37,11 @@ class Believed(NamedTuple):
 
 
 class ImaginedView(eqx.Module):
-    """`world` with the model's kinds disguised, for `longest` steps."""
+    """`world` with the model's kinds disguised, for `longest` steps; `hide_all` as in `imagine`."""
 
     model: ViewInference
     longest: int = eqx.field(static=True)
+    hide_all: float = eqx.field(static=True, default=1.0)
 
     @property
     def world(self) -> Crafter:
@@ -55,13 +57,13 @@ class ImaginedView(eqx.Module):
 
     def reset(self, key: Array, batch: int) -> State:
         world_key, disguise_key = jax.random.split(key)
-        truth = injections(disguise_key, batch, len(self.model.kinds))
+        imagined = imagine(disguise_key, batch, len(self.model.kinds), self.hide_all)
         inner = self.world.reset(world_key, batch)
-        return State(inner, truth, self.see(inner, truth), self.model.begin(batch))
+        return State(inner, imagined, self.see(inner, imagined), self.model.begin(batch))
 
-    def see(self, inner: Any, truth: Array) -> Glimpse:
+    def see(self, inner: Any, imagined: Imagined) -> Glimpse:
         tiles, numbers = self.world.observe(inner)
-        codes = disguise(tiles, truth, self.model.kinds, len(self.world.category_names))
+        codes = disguise(tiles, imagined, self.model.kinds, len(self.world.category_names))
         return Glimpse(codes.reshape(len(codes), -1), numbers)
 
     def step(self, state: State, action: Array, key: Array) -> tuple[State, Transition]:
@@ -72,13 +74,14 @@ class ImaginedView(eqx.Module):
     def advance(self, state: State, action: Array, key: Array) -> tuple[State, Transition]:
         """A step with the world's own reward."""
         inner, transition = self.world.step(state.inner, action, key)
-        seen = self.see(inner, state.truth)
+        seen = self.see(inner, state.imagined)
         digested = self.model.digest(self.model.look(state.seen, seen, action, transition.reward))
-        return State(inner, state.truth, seen, self.model.update(state.hidden, digested)), transition
+        return State(inner, state.imagined, seen, self.model.update(state.hidden, digested)), transition
 
     def truth_score(self, state: State) -> Array:
-        """The sum over types of what the truth is given, in logs, [B]."""
-        return jnp.take_along_axis(self.model.score(state.hidden), state.truth[..., None], -1)[..., 0].sum(-1)
+        """The sum over types of what the truth is given, in logs, [B]; of types that are not hidden it never changes."""
+        truth = state.imagined.truth[..., None]
+        return jnp.take_along_axis(self.model.score(state.hidden), truth, -1)[..., 0].sum(-1)
 
     def observe(self, state: State) -> Believed:
         return Believed(*state.seen, jnp.exp(self.model.score(state.hidden)))
@@ -133,7 +136,7 @@ class Blend(eqx.Module):
 
 class Played(NamedTuple):
     games: Games  # with the world's own rewards
-    truth: Array  # [G, K]
+    imagined: Imagined
     score: Array  # [G, K, K], at the end
 
 
@@ -166,4 +169,4 @@ def play(world: ImaginedView, net: ActorCritic, key: Array, number: int, disguis
         reward.T,
         going.sum(0).astype(jnp.int32),
     )
-    return Played(games, state.truth, world.model.score(state.hidden))
+    return Played(games, state.imagined, world.model.score(state.hidden))

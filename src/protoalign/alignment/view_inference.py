@@ -1,6 +1,6 @@
 """q_theta for worlds seen from the player's place (Crafter): which kind is each unknown look, judged by what happens around it.
 
-K kinds look new; a type is one of their looks. What is seen is a view of codes: a known tile's category, or the number of
+K kinds may look new; a type is one of their looks. What is seen is a view of codes: a known tile's category, or the number of
 categories plus the type's number. After each step every type takes in what happened around a few of its tiles: the 3 x 3
 cells there before and after, whether the player faced it, the action, and what the step did to the player's numbers. Views
 before and after are laid over one another first, because the player moves and the view with it.
@@ -14,27 +14,25 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from protoalign.alignment.imagination import Imagined, imagine
 from protoalign.alignment.inference import gru, signs
 from protoalign.envs.crafter.names import DO, MOVE, PLAYER
 from protoalign.envs.crafter.world import Crafter
 from protoalign.rl.networks import Dense, embed_sum
-from protoalign.rng import uniform
 
+HIDE_ALL = 0.8  # how often all kinds are hidden while training; else a random subset
 TILES = 2  # of each type: the one faced, and those with most change around them
 SAME, OTHER, BEYOND = 0, 1, 2  # codes of cells past the categories: of the same type, of another, out of sight
 BEYOND_CODE = np.uint8(255)
 CELLS = [(r, c) for r in (-1, 0, 1) for c in (-1, 0, 1)]
 
 
-def injections(key: Array, batch: int, kinds: int) -> Array:
-    """Which of the kinds each type truly is, [B, K]: all orders alike."""
-    return jnp.argsort(uniform(key, (batch, kinds)), axis=1).astype(jnp.int32)
-
-
-def disguise(tiles: Array, truth: Array, kinds: tuple[int, ...], categories: int) -> Array:
-    """Categories [B, ...] as codes [B, ...] uint8."""
-    codes = jnp.broadcast_to(jnp.arange(categories), (len(truth), categories))
-    codes = codes.at[:, np.array(kinds)].set(categories + jnp.argsort(truth, axis=1))
+def disguise(tiles: Array, imagined: Imagined, kinds: tuple[int, ...], categories: int) -> Array:
+    """Categories [B, ...] as codes [B, ...] uint8; `imagined` is of the kinds only."""
+    types = imagined.type_of  # [B, K], by kind
+    new = jnp.take_along_axis(imagined.hidden, types, 1)
+    codes = jnp.broadcast_to(jnp.arange(categories), (len(types), categories))
+    codes = codes.at[:, np.array(kinds)].set(jnp.where(new, categories + types, np.array(kinds)))
     flat = tiles.reshape(len(tiles), -1).astype(jnp.int32)
     return jnp.take_along_axis(codes, flat, 1).reshape(tiles.shape).astype(jnp.uint8)
 
@@ -199,10 +197,10 @@ class Games(NamedTuple):
     length: Any  # [G] int32
 
 
-def follow(model: ViewInference, games: Games, truth: Array) -> Array:
+def follow(model: ViewInference, games: Games, imagined: Imagined) -> Array:
     """Scores before the first and after every step, [L + 1, G, K, K]; a game's end keeps its last."""
     number, length = games.action.shape
-    codes = disguise(games.tiles, truth, model.kinds, len(model.world.category_names))
+    codes = disguise(games.tiles, imagined, model.kinds, len(model.world.category_names))
 
     def flat(x: Array) -> Array:
         return x.reshape(-1, *x.shape[2:])
@@ -223,9 +221,11 @@ def follow(model: ViewInference, games: Games, truth: Array) -> Array:
 
 
 def loss(model: ViewInference, games: Games, key: Array) -> tuple[Array, dict[str, Array]]:
-    """Minus the log-probability of the truth, per type, at the start and after every step."""
-    truth = injections(key, len(games.length), len(model.kinds))
-    score = follow(model, games, truth)
+    """Minus the log-probability of the truth, per hidden type, at the start and after every step."""
+    imagined = imagine(key, len(games.length), len(model.kinds), HIDE_ALL)
+    truth, weight = imagined.truth, imagined.hidden / imagined.hidden.sum()
+    score = follow(model, games, imagined)
     given = jnp.take_along_axis(score, jnp.broadcast_to(truth[..., None], (*score.shape[:-1], 1)), -1)[..., 0]
-    right = (score[-1].argmax(-1) == truth).mean()
-    return -given.mean(), {"loss": -given.mean(), "final_loss": -given[-1].mean(), "types_right": right}
+    lost = -(given * weight).sum((1, 2))  # [L + 1]
+    right = ((score[-1].argmax(-1) == truth) * weight).sum()
+    return lost.mean(), {"loss": lost.mean(), "final_loss": lost[-1], "types_right": right}

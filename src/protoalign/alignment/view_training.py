@@ -94,25 +94,29 @@ def train_exploration(
             halves = [choose(games, rng, config.batch // 2) for games in (past[0], fresh)]
             batch = Games(*(np.concatenate(pair) for pair in zip(*halves, strict=True)))
             fitted, state, _ = gradient_step(fitted, state, batch, jax.random.fold_in(key, i))
-        return ImaginedView(fitted, world.longest)
+        return ImaginedView(fitted, world.longest, world.hide_all)
 
     def watch(world: World, net: Any) -> dict[str, float]:
         assert isinstance(world, ImaginedView)
-        found = measure(world, net, seed, WATCHED_GAMES)
+        found = measure(ImaginedView(world.model, world.longest), net, seed, WATCHED_GAMES)
         return {name: found[name] for name in ("one_episode_correct", "information")}
 
     net = ViewExplorer.from_task(generator(seed, "explore/network"), task, model.kinds, config.from_task)
-    start = ImaginedView(model, LONGEST)
+    start = ImaginedView(model, LONGEST, config.hide_all)
     net, last, figures = train(run, "explore", config, start, net, seed, refresh if config.refresh else None, watch)
     assert isinstance(last, ImaginedView)
     return net, last.model, figures
 
 
 def measure(world: ImaginedView, net: Any, seed: int, number: int) -> dict[str, Any]:
-    """How often one, two and four games suffice to tell all kinds, and what is found out in one of each."""
+    """How often one, two and four games suffice to tell all kinds, and what is found out in one of each.
+
+    Nothing may be known in `world` that is not hidden: all kinds are.
+    """
     keys = jax.random.split(stream(seed, "explore/measure"), number // WATCHED_GAMES)
     parts = jax.device_get([_play(world, net, key, WATCHED_GAMES) for key in keys])
-    score, truth = (np.concatenate([getattr(part, name) for part in parts]) for name in ("score", "truth"))
+    score = np.concatenate([part.score for part in parts])
+    truth = np.concatenate([part.imagined.truth for part in parts])
     start = np.asarray(world.model.score(world.model.begin(1)))[0]
     given = np.take_along_axis(score, truth[..., None], 2)[..., 0]
     at_first = start[np.arange(len(start)), truth]

@@ -28,6 +28,7 @@ from protoalign.rl.rollout import act
 from protoalign.rng import gumbel
 
 CATEGORIES = len(CATEGORY_NAMES)
+RULED_OUT = -50.0  # log-probability
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class ViewMapping:
     kinds: tuple[int, ...]
     scores: list[np.ndarray]  # [K, K] each, by game
     trace: list[Moment]
+    known: np.ndarray  # [K] bool, kinds that were met in their old look
     truth: np.ndarray  # [types, C], how often a type's tiles truly were of a category; to judge by, never to find out
 
     @property
@@ -61,7 +63,16 @@ class ViewMapping:
 
     @property
     def score(self) -> np.ndarray:
-        return decoding.combine(np.stack(self.scores))
+        """Of kinds, by type [K, K]. Kinds met in their old look are left to the last types, those that there are not."""
+        score = decoding.combine(np.stack(self.scores))
+        old = np.flatnonzero(self.known)
+        new = len(self.kinds) - len(old)
+        if len(self.looks) > new:  # then something is mistaken, and nothing is certain
+            return score
+        score[:new, old] = RULED_OUT
+        score[new:] = RULED_OUT
+        score[np.arange(new, len(self.kinds)), old] = 0
+        return score
 
     @property
     def belief(self) -> np.ndarray:
@@ -115,11 +126,12 @@ def align(
         raise UserError(f"--sure {sure}: use a probability between 0 and 1, e.g. 0.99")
     kinds, actions = agent.kinds, agent.model.world.num_actions
     looks = Looks(agent.home, labels=[] if oracle else None)
-    mapping = ViewMapping(looks, kinds, [], [], np.zeros((len(kinds), CATEGORIES)))
+    mapping = ViewMapping(looks, kinds, [], [], np.zeros(len(kinds), bool), np.zeros((len(kinds), CATEGORIES)))
 
     def see(observation: dict[str, Any], info: dict[str, Any]) -> Glimpse:
         codes = looks(observation["view"], info.get("categories"))
         codes = np.where(codes < CATEGORIES + len(kinds), codes, 0)  # more looks than kinds: nothing is known of them
+        mapping.known |= np.isin(kinds, codes)
         for code, category in zip(codes.flat, np.asarray(info.get("categories", codes)).flat, strict=True):
             if code >= CATEGORIES and category < CATEGORIES:
                 mapping.truth[code - CATEGORIES, category] += 1
