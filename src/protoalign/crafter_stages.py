@@ -99,7 +99,7 @@ def move(
         "ratio_se": round(float(error), 4),
         "explore_episodes": len(mapping.scores),
         "target_steps": mapping.steps,
-        **_judge(mapping, _redrawn(target)),
+        **judge(mapping, redrawn(target)),
         "sureness": round(mapping.sureness, 5),
         "doubts": _doubts(mapping),
         "seconds": done["seconds"] | {"transfer": round(time.monotonic() - started, 3)},
@@ -126,13 +126,13 @@ def play_original(net: Any, look: str, see: Any, games: int, seed: int, obs: str
     }
 
 
-def _redrawn(look: str) -> list[int]:
+def redrawn(look: str) -> list[int]:
     """The categories that do not look as in the source."""
     source, target = sprites.load("source"), sprites.load(look)
     return [i for i, name in enumerate(CATEGORY_NAMES) if name != "arrow" and (source[name] != target[name]).any()]
 
 
-def _judge(mapping: ViewMapping, redrawn: list[int]) -> dict[str, Any]:
+def judge(mapping: ViewMapping, redrawn: list[int]) -> dict[str, Any]:
     """What each look met while exploring was taken for, and what it truly is."""
     met = np.flatnonzero(mapping.truth.sum(1))
     truth, found, belief = mapping.truth.argmax(1), mapping.categories()[len(CATEGORY_NAMES) :], mapping.belief
@@ -147,9 +147,9 @@ def _judge(mapping: ViewMapping, redrawn: list[int]) -> dict[str, Any]:
     ]
     # The first look that was not met gets what is left over, and may be right so; of more than one nothing is known.
     missing = [category for category in redrawn if category not in truth[met]]
-    guessed = not missing or (len(missing) == 1 and len(met) < len(found) and found[len(met)] == missing[0])
-    right = all(row["true"] == row["found"] for row in rows) and guessed
-    return {"mapping": rows, "mapping_correct": bool(right), "redrawn": len(redrawn)}
+    guessed = len(missing) == 1 and len(met) < len(found) and found[len(met)] == missing[0]
+    right = sum(row["true"] == row["found"] for row in rows) + (len(missing) if guessed else 0)
+    return {"mapping": rows, "mapping_correct": right == len(redrawn), "redrawn": len(redrawn), "kinds_right": int(right)}
 
 
 def _doubts(mapping: ViewMapping) -> list[str]:

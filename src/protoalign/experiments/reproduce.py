@@ -16,7 +16,7 @@ from protoalign import crafter_stages, stages
 from protoalign.baselines import run as baseline_runs
 from protoalign.config import baseline_config, plain
 from protoalign.errors import GateError, UserError
-from protoalign.experiments import compared, crafted, figures, frozen, imagined, looks, tables
+from protoalign.experiments import compared, crafted, crafter_looks, figures, frozen, imagined, looks, tables
 from protoalign.experiments.paper import WORLDS
 from protoalign.files import read_json, write_atomic, write_json
 from protoalign.progress import warn
@@ -46,7 +46,7 @@ class Results:
         if not path.exists():
             folder = self.folder(world, seed)
             warn(f"{path} is not there: training {world}, seed {seed}, in {folder}")
-            result = stages.whole(world, folder, seed, None, None, "target", 4)
+            result = whole(world, folder, seed)
             curves = {
                 stage: [{k: row[k] for k in CURVE if k in row} for row in Run(folder).metrics(stage)]
                 for stage in ("task", "explore")
@@ -116,11 +116,15 @@ class Results:
             if not path.exists():
                 folder = self.folder("crafter", seed)
                 warn(f"{path} is not there: training crafter, seed {seed}, in {folder}")
-                result = crafter_stages.whole(folder, seed, None, None, "target", 4)
+                result = whole("crafter", folder, seed)
                 write_json(path, {"result": result, "curves": crafter_curves(folder), "config": Run(folder).config})
+        if train:
+            self.rows("crafter_looks", crafter_looks.measure, "crafter")
         runs = [read_json(self._crafter_path(seed)) for seed in range(100) if self._crafter_path(seed).exists()]
         others = {name: self._measured(name, "crafter") for name in baseline_runs.offered("crafter")}
-        return crafted.show(runs, others) if runs else NO_CRAFTER
+        shown = crafted.show(runs, others) if runs else NO_CRAFTER
+        path = self.results / "crafter_looks.json"
+        return shown + "\n" + crafter_looks.show(read_json(path)) if path.exists() else shown
 
     def _crafter_path(self, seed: int) -> Path:
         return self.results / "crafter" / f"crafter-s{seed}.json"
@@ -162,8 +166,15 @@ class Results:
         """The folder of a run, finished."""
         folder = self.folder(world, seed)
         if not folder.exists() or "target_return" not in Run(folder, create=False).result():
-            stages.whole(world, folder, seed, None, None, "target", 4)
+            whole(world, folder, seed)
         return folder
+
+
+def whole(world: str, folder: Path, seed: int) -> dict[str, Any]:
+    """The whole method, as all tables have it."""
+    if world == "crafter":
+        return crafter_stages.whole(folder, seed, None, None, "target", 4)
+    return stages.whole(world, folder, seed, None, None, "target", 4)
 
 
 def hand_over(trained: Path, folder: Path) -> None:
