@@ -6,6 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+BLOCK = 16
+
 
 class Transition(NamedTuple):
     """What a step gives besides the next state."""
@@ -68,7 +70,18 @@ class TileWorld(World, Protocol):
 
 def first_marked(mask: Array, k: int) -> Array:
     """The first k marked tiles of each row of mask [B, N], as [B, k] int32; N where there are fewer."""
-    n = mask.shape[1]
-    # A running count, exact in float32. The matrix product is faster than cumsum for grids of ordinary size.
-    count = mask.astype(jnp.float32) @ np.triu(np.ones((n, n), np.float32))
+    count = running_count(mask)
     return (count[:, None, :] <= np.arange(k, dtype=np.float32)[:, None]).sum(-1, dtype=jnp.int32)
+
+
+def running_count(mask: Array) -> Array:
+    """How many tiles of each row of mask [B, N] are marked up to and including each, [B, N] float32, exact.
+
+    By matrix products within and over blocks, which are faster than cumsum.
+    """
+    batch, n = mask.shape
+    marked = jnp.pad(mask, ((0, 0), (0, -n % BLOCK))).reshape(batch, -1, BLOCK).astype(jnp.float32)
+    within = marked @ np.triu(np.ones((BLOCK, BLOCK), np.float32))
+    blocks = marked.shape[1]
+    before = within[..., -1] @ np.triu(np.ones((blocks, blocks), np.float32), 1)
+    return (within + before[..., None]).reshape(batch, -1)[:, :n]

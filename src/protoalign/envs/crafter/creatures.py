@@ -63,9 +63,9 @@ def creatures_act(state: State, words: Array) -> tuple[State, Births]:
     near = Creatures(*(jnp.take_along_axis(x, jnp.minimum(slot, SLOTS - 1), 1).T for x in who))
     near = near._replace(tile=jnp.where(slot.T < SLOTS, near.tile, 0))
 
-    def one(carry: tuple[Creatures, Array], x: tuple[Array, Array]) -> tuple[tuple[Creatures, Array], tuple[Array, ...]]:
-        near, health = carry
-        turn, words = x
+    def one(turn: Array, carry: tuple[Creatures, Array, list[Array]]) -> tuple[Creatures, Array, list[Array]]:
+        near, health, events = carry
+        words = jax.lax.dynamic_index_in_dim(all_words, turn, keepdims=False)
         kind, tile, life, clock = (x[turn] for x in near)  # [B] each
         (u, v), (w, x1), (y, z) = (halves(words[i]) for i in range(WORDS_EACH))
         down, right = state.row - tile // SIDE, state.col - tile % SIDE
@@ -131,10 +131,15 @@ def creatures_act(state: State, words: Array) -> tuple[State, Births]:
             jnp.maximum(near.health - 2 * struck, 0),
             near.clock.at[turn].set(clock),
         )
-        return (near, health), (shot, target, goes, bursts)
+        now = (shot, target, goes, bursts)
+        return near, health, [old.at[turn].set(new) for old, new in zip(events, now, strict=True)]
 
-    turns = (jnp.arange(ACTING), words.transpose(1, 2, 0))
-    (near, health), (shot, target, goes, bursts) = jax.lax.scan(one, (near, state.items[:, HEALTH]), turns)
+    all_words = words.transpose(1, 2, 0)
+    nothing = jnp.zeros_like(near.tile)
+    events = [nothing > 0, nothing, nothing, nothing > 0]
+    # No longer than the game with the most creatures needs.
+    turns = (slot < SLOTS).sum(1).max()
+    near, health, (shot, target, goes, bursts) = jax.lax.fori_loop(0, turns, one, (near, state.items[:, HEALTH], events))
     who = Creatures(*(old.at[batch[:, None], slot].set(new.T, mode="drop") for old, new in zip(who, near, strict=True)))
     # No more than two arrows are shot in a step, and one table or furnace hit.
     some = first_marked(shot.T, 2)  # [B, 2]
@@ -162,7 +167,7 @@ def stock_up(state: State, word: Array) -> tuple[State, Births]:
     grass, path = (jnp.take_along_axis(state.space[:, i], real, 1) for i in (0, 1))
     distance = abs(who.tile // SIDE - state.row[:, None]) + abs(who.tile % SIDE - state.col[:, None])
 
-    removed = jnp.zeros_like(who.tile, bool)
+    leaving = []
     born = []
     zombies = 3.5 - 3 * light
     for kind, ground, space, least, most, come, go, coming, going, words in (  # the distances and chances of each
@@ -191,8 +196,9 @@ def stock_up(state: State, word: Array) -> tuple[State, Births]:
         scrambled = (((slots + 1) * (words[1][..., None] | 1)) & ~np.uint32(SLOTS - 1)) | slots
         chosen = (jnp.where(here, scrambled, 0).max(-1) & (SLOTS - 1)).astype(jnp.int32)
         goes = known & many & (u < going) & (jnp.take_along_axis(distance, chosen, 1) >= go)
-        removed |= (goes[..., None] & (slots.astype(np.int32) == chosen[..., None])).any(1)
+        leaving.append(jnp.where(goes, chosen, SLOTS))
         zero = 0 * tile
         born.append(Births(comes, zero + kind, tile, zero + (5 if kind == ZOMBIE else 3), zero))
-    who = who._replace(tile=jnp.where(removed, 0, who.tile))
+    gone = jnp.concatenate(leaving, 1)
+    who = who._replace(tile=who.tile.at[jnp.arange(len(gone))[:, None], gone].set(0, mode="drop"))
     return state._replace(creatures=who, visited=visited), together(born)

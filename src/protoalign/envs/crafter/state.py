@@ -114,14 +114,18 @@ def together(parts: list[Births]) -> Births:
     return Births(*(jnp.concatenate(x, 1) for x in zip(*parts, strict=True)))
 
 
+def where_nobody_is(born: Births, who: Creatures) -> Births:
+    """What is to be added, but not where somebody has gone meanwhile."""
+    return born._replace(wanted=born.wanted & ~(who.tile[:, None] == born.tile[..., None]).any(-1))
+
+
 def add(who: Creatures, born: list[Births]) -> Creatures:
-    """Put what is born into free slots, as far as there are any, and where nobody has gone meanwhile."""
+    """Put what is born into free slots, as far as there are any."""
     new = together(born)
     number = new.wanted.shape[1]
-    wanted = new.wanted & ~(who.tile[:, None] == new.tile[..., None]).any(-1)
-    order = jnp.cumsum(wanted, 1) - 1
+    order = jnp.cumsum(new.wanted, 1) - 1
     room = first_marked(who.tile == 0, min(number, 8))  # [B, 8]
     slot = jnp.take_along_axis(room, jnp.clip(order, 0, room.shape[1] - 1), 1)
-    slot = jnp.where(wanted & (order < room.shape[1]), slot, SLOTS)
+    slot = jnp.where(new.wanted & (order < room.shape[1]), slot, SLOTS)
     batch = jnp.arange(len(slot))[:, None]
     return Creatures(*(old.at[batch, slot].set(x, mode="drop") for old, x in zip(who, new[1:], strict=True)))

@@ -35,7 +35,7 @@ from protoalign.envs.crafter.names import (
     VIEW,
 )
 from protoalign.envs.crafter.player import player_acts
-from protoalign.envs.crafter.state import SIDE, Creatures, State, add, begin, daylight, prepare
+from protoalign.envs.crafter.state import SIDE, Creatures, State, add, begin, daylight, prepare, where_nobody_is
 
 DRAWS = 1 + WORDS_EACH * ACTING + WORDS_STOCKING * STOCKED  # random words in a step
 
@@ -128,7 +128,7 @@ def transition(state: State, action: Array, words: Array, stock: bool = True) ->
     state = state._replace(time=state.time + 1)
     state, unlocked, planted = player_acts(state, action, chance(words[:, 0]))
     state, shots = creatures_act(state, words[:, 1 : 1 + WORDS_EACH * ACTING].reshape(-1, ACTING, WORDS_EACH))
-    born = [planted, shots]
+    born = [where_nobody_is(x, state.creatures) for x in (planted, shots)]
     if stock:
         state, spawned = stock_up(state, words[:, -WORDS_STOCKING * STOCKED :].reshape(-1, STOCKED, WORDS_STOCKING))
         born.append(spawned)
