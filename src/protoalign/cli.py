@@ -211,7 +211,7 @@ def evaluate(
 
         if world.name != "crafter" or greedy or env:
             raise UserError("--original is for runs in Crafter, without --greedy and --env")
-        number = episodes or crafter_stages.GAMES
+        number = crafter_stages.GAMES if episodes is None else episodes
         figures = crafter_stages.evaluate(run, number, seed)
     else:
         figures = stages.evaluate(world, net, stream(seed, "evaluate"), number, greedy)
@@ -276,7 +276,7 @@ def reproduce(
 
     Args:
         what: Which; all shows every one.
-        seeds: How many seeds to train, from 0; those already measured if not given, or four (two of baselines, one of
+        seeds: How many seeds to train, from 0; those already measured if not given, or four (two of baselines and in
             Crafter).
         results: The folder of data.
         runs: Where to train what is missing.
@@ -289,6 +289,8 @@ def reproduce(
     data = experiments.Results(results, runs, seeds)
     if worlds:
         if what == "crafter":
+            if [world.lower() for world in worlds] != ["crafter"]:
+                raise UserError("this is of Crafter alone: use --worlds crafter")
             data.crafter(train=True)
         else:
             data.baselines(worlds) if what == "baselines" else data.all(worlds)

@@ -69,35 +69,34 @@ def move(
     from protoalign.envs.crafter.original import CrafterEnv  # the only thing here that needs the package crafter
 
     check_seed(seed)
-    sprites.load(target)
+    check_look(target)
     games = games or GAMES
     agent = load_agent(path)
     started = time.monotonic()
     mapping = align(CrafterEnv(target), agent, episodes, LONGEST, seed, sure, oracle)
     eyes = {
-        "source_return": ("source", _before(agent)),
-        "target_return_before": (target, _before(agent)),
+        "source_return": ("source", before(agent)),
+        "target_return_before": (target, before(agent)),
         "target_return": (target, mapping),
     }
     done = Run(path, create=False).result()
     kept = ("seed", "preset", "task_steps", "explore_steps", "one_episode_correct", "versions")
     figures: dict[str, Any] = {name: done[name] for name in kept if name in done}
     # The task stage has measured the policy in our world; from now on "source" is the original game in its own look.
-    for name in ("return", "return_se"):
+    for name in ("return", "return_se", "length", "episodes", "score", "achievements"):
         figures[f"world_{name}"] = done.get(f"world_{name}", done[f"source_{name}"])
     figures |= {"env": "crafter", "target": target, "transfer_seed": seed, "games": games}
     for label, (look, see) in eyes.items():
-        found = play(lambda look=look: CrafterEnv(look), agent.task, see, games, 1_000_000 + seed)  # type: ignore[misc]
-        figures[label] = round(float(found["returns"].mean()), 5)
-        figures[f"{label}_se"] = round(float(found["returns"].std(ddof=1) / games**0.5), 5)
-        figures[f"{label.replace('_return', '')}_achieved"] = report(found["unlocked"].mean(0))
+        found = play_original(agent.task, look, see, games, seed)
+        figures |= {label: found["return"], f"{label}_se": found["return_se"]}
+        figures[f"{label.replace('_return', '')}_achieved"] = {key: found[key] for key in ("score", "achievements", "length")}
     home = figures["source_return"] or 1e-9
     ratio = figures["target_return"] / home
     error = np.hypot(figures["target_return_se"], ratio * figures["source_return_se"]) / abs(home)
     return figures | {
         "ratio": round(ratio, 4),
         "ratio_se": round(float(error), 4),
-        "explore_episodes": len(mapping.scores),
+        "explore_episodes": len(mapping.games),
         "target_steps": mapping.steps,
         **judge(mapping, redrawn(target)),
         "sureness": round(mapping.sureness, 5),
@@ -116,7 +115,9 @@ def play_original(net: Any, look: str, see: Any, games: int, seed: int, obs: str
     """Figures of whole games of the original, of which `see` makes what the policy knows."""
     from protoalign.envs.crafter.original import CrafterEnv
 
-    found = play(lambda: CrafterEnv(look, obs), net, see, games, 1_000_000 + seed)
+    if games < 2:
+        raise UserError(f"--episodes {games} is too few for a standard error: use at least 2")
+    found = play(lambda: CrafterEnv(look, obs), net, see, games, 1_000_000 + 1000 * seed)
     return {
         "return": round(float(found["returns"].mean()), 5),
         "return_se": round(float(found["returns"].std(ddof=1) / games**0.5), 5),
@@ -129,7 +130,14 @@ def play_original(net: Any, look: str, see: Any, games: int, seed: int, obs: str
 def redrawn(look: str) -> list[int]:
     """The categories that do not look as in the source."""
     source, target = sprites.load("source"), sprites.load(look)
-    return [i for i, name in enumerate(CATEGORY_NAMES) if name != "arrow" and (source[name] != target[name]).any()]
+    return sorted({sprites.CATEGORY_OF[sprites.PICTURES.index(k)] for k in sprites.KINDS if (source[k] != target[k]).any()})
+
+
+def check_look(look: str) -> None:
+    """Is the look one that the method can find its way in?"""
+    others = [CATEGORY_NAMES[category] for category in redrawn(look) if category not in KINDS]
+    if others:
+        raise UserError(f"'{look}' also redraws {', '.join(others)}: only {', '.join(sprites.REDRAWN)} may look new")
 
 
 def judge(mapping: ViewMapping, redrawn: list[int]) -> dict[str, Any]:
@@ -154,17 +162,17 @@ def judge(mapping: ViewMapping, redrawn: list[int]) -> dict[str, Any]:
 
 def _doubts(mapping: ViewMapping) -> list[str]:
     found = []
-    missing = len(mapping.kinds) - min(len(mapping.looks), len(mapping.kinds)) - int(mapping.known.sum())
+    missing = len(mapping.kinds) - min(mapping.met, len(mapping.kinds)) - int(mapping.known.sum())
     if missing > 0:
         found.append(f"{missing} of {len(mapping.kinds)} kinds were not met while exploring: if they look new, that is guessed")
-    if len(mapping.looks) > len(mapping.kinds):
-        found.append(f"{len(mapping.looks)} new looks for {len(mapping.kinds)} kinds")
+    if mapping.met > len(mapping.kinds):
+        found.append(f"{mapping.met} new looks for {len(mapping.kinds)} kinds")
     if mapping.sureness < 0.9:
         found.append(f"the mapping is only {mapping.sureness:.2f} sure: explore for more episodes")
     return found
 
 
-def _before(agent: ViewAgent) -> Any:
+def before(agent: ViewAgent) -> Any:
     """Eyes that know the source only: a tile is what it is most like there."""
     seen: dict[bytes, int] = {}
 
@@ -183,7 +191,7 @@ def whole(
     out: Path, seed: int, steps: int | None, explore_steps: int | None, target: str, episodes: int, preset: str = "fast"
 ) -> dict[str, Any]:
     """The whole method in Crafter: task, infer, explore, transfer."""
-    sprites.load(target)  # complain before the training, not after it
+    check_look(target)  # complain before the training, not after it
     task("crafter", out, seed, preset, steps)
     infer(out)
     explore(out, explore_steps)
@@ -218,8 +226,8 @@ def load_agent(path: Path) -> ViewAgent:
     world, task = _task(path)
     run = Run(path, create=False)
     model = _model(run, world)
-    if "explore" not in run.config:
-        raise UserError(f"{path} has no exploration policy: train one with 'protoalign explore {path}'")
+    if "one_episode_correct" not in run.result():
+        raise UserError(f"{path} has no finished exploration policy: train it with 'protoalign explore {path}'")
     net = ViewExplorer.from_task(generator(0, "shape"), task, KINDS, 1.0)
     like = ImaginedView(model, LONGEST, run.config["explore"]["hide_all"])
     saved = run.restore("explore", {"ppo": {"net": net}, "world": like}, part=True)

@@ -40,15 +40,17 @@ def show_task(out: Path, result: dict[str, Any], as_json: bool) -> None:
         return print_json(result)
     from protoalign.runs import Run
 
+    # After a move into the original Crafter, "source" is the original; our world is where the policy was trained.
+    where = "world" if "world_return" in result else "source"
     paper = PAPER_SOURCE_RETURN.get(result["env"])
     table = Table(title=f"Task policy in {result['env']} (seed {result['seed']}, preset {result['preset']})", show_header=False)
-    table.add_row("return", f"{result['source_return']:.3f} ± {result['source_return_se']:.3f} (standard error)")
-    table.add_row("episodes measured", f"{result['source_episodes']:,}")
+    table.add_row("return", f"{result[f'{where}_return']:.3f} ± {result[f'{where}_return_se']:.3f} (standard error)")
+    table.add_row("episodes measured", f"{result[f'{where}_episodes']:,}")
     if paper:
         table.add_row("the paper's, after 25 M steps", f"{paper:.2f}")
-    if "source_score" in result:
-        table.add_row("Crafter's score, %", f"{result['source_score']:.1f}")
-        rates = sorted(result["source_achievements"].items(), key=lambda pair: -pair[1])
+    if f"{where}_score" in result:
+        table.add_row("Crafter's score, %", f"{result[f'{where}_score']:.1f}")
+        rates = sorted(result[f"{where}_achievements"].items(), key=lambda pair: -pair[1])
         table.add_row("unlocked in a game, %", ", ".join(f"{name} {100 * rate:.0f}" for name, rate in rates))
     table.add_row("steps trained", f"{result['task_steps']:,}")
     table.add_row("seconds, compiling included", f"{result['seconds']['task']:.0f}")

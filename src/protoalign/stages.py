@@ -150,8 +150,8 @@ def load_agent(path: Path, world: TileWorld | None = None) -> transfer.Agent:
     world, task, _ = load_task(path, world)
     run = Run(path, create=False)
     model = load_model(run, world)
-    if "explore" not in run.config:
-        raise UserError(f"{path} has no exploration policy: train one with 'protoalign explore {path}'")
+    if "one_episode_correct" not in run.result():
+        raise UserError(f"{path} has no finished exploration policy: train it with 'protoalign explore {path}'")
     build = training.EXPLORERS[EXPLORE[run.config["preset"]].network]
     net = build(generator(0, "shape"), world, run.config["task"]["width"])
     like = {"ppo": {"net": net}, "world": ImaginedWorld(model, world)}

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from PIL import Image
 
 from protoalign import config, crafter_stages, stages
 from protoalign.alignment import view_training
@@ -22,7 +23,7 @@ from protoalign.alignment.view_inference import (
     follow,
     lay_over,
 )
-from protoalign.alignment.view_transfer import ViewMapping
+from protoalign.alignment.view_transfer import Explored, ViewMapping
 from protoalign.crafter_stages import KINDS
 from protoalign.envs.crafter.names import CATEGORY_NAMES, COAL, COW, GRASS, PATH, SKELETON, STONE, TREE, ZOMBIE
 from protoalign.envs.crafter.state import prepare
@@ -140,17 +141,39 @@ def test_one_who_is_certain_explores_as_the_task_policy_plays():
     assert act(task, view, 0.0)[1].shape == (64,)
 
 
+def explored(score, known=(), looks=0):
+    game = Explored(score, np.zeros(6, bool), np.zeros((6, C)), looks)
+    game.known[list(known)] = True
+    return game
+
+
 def test_kinds_met_in_their_old_look_are_none_of_the_new():
-    scores = [np.log(np.full((6, 6), 1 / 6))]
-    mapping = ViewMapping(Looks(None), KINDS, scores, [], np.zeros(6, bool), np.zeros((6, C)))  # type: ignore[arg-type]
-    assert mapping.sureness == pytest.approx(1 / 720)
-    mapping.known[[0, 1, 2, 4]] = True
-    mapping.looks.shapes.append([])
-    assert mapping.sureness == pytest.approx(1 / 2)
-    assert set(mapping.categories()[C : C + 2]) == {KINDS[3], KINDS[5]}
-    np.testing.assert_allclose(mapping.belief[:2].sum(0), [0, 0, 0, 1, 0, 1], atol=1e-5)
-    mapping.looks.shapes.extend([[], []])  # three new looks and four old ones, of six kinds
-    assert mapping.sureness == pytest.approx(1 / 720)
+    flat = np.log(np.full((6, 6), 1 / 6))
+    games = [explored(flat), explored(flat, [0, 1, 2, 4], 1), explored(flat, [], 3)]
+    mapping = ViewMapping(Looks(None), KINDS, games, [])
+    assert mapping.after(1).sureness == pytest.approx(1 / 720)
+    two = mapping.after(2)
+    assert two.sureness == pytest.approx(1 / 2)
+    assert set(two.categories()[C : C + 2]) == {KINDS[3], KINDS[5]}
+    np.testing.assert_allclose(two.belief[:2].sum(0), [0, 0, 0, 1, 0, 1], atol=1e-5)
+    assert mapping.sureness == pytest.approx(1 / 720)  # three new looks and four old ones, of six kinds
+
+
+def test_what_was_not_met_is_not_right():
+    """Three looks are met and told in the first game, two more in the second, one never."""
+    told = np.where(np.eye(6, dtype=bool), 0.0, -20.0)
+    games = []
+    for looks in (3, 5):
+        game = explored(np.where(np.arange(6)[:, None] < looks, told, np.log(1 / 6)), (), looks)
+        game.truth[np.arange(looks), np.array(KINDS)[:looks]] = 9
+        games.append(game)
+    mapping = ViewMapping(Looks(None), KINDS, games, [])
+    one, both = (crafter_stages.judge(mapping.after(n), list(KINDS)) for n in (1, 2))
+    assert (one["kinds_right"], one["mapping_correct"]) == (3, False)
+    assert (both["kinds_right"], both["mapping_correct"]) == (6, True)  # the sixth is left over
+    games[1].score[[0, 1]] = games[1].score[[1, 0]] * 3
+    wrong = crafter_stages.judge(mapping, list(KINDS))
+    assert (wrong["kinds_right"], wrong["mapping_correct"]) == (4, False)
 
 
 class Fair(Crafter):
@@ -208,7 +231,7 @@ def test_the_whole_way_into_the_original_game(tmp_path, monkeypatch):
     assert all(row["true"] in ("stone", "tree", "coal", "cow", "zombie", "skeleton") for row in result["mapping"])
     again = crafter_stages.whole(out, 0, 512, 1024, "target", 2)
     assert again == result
-    assert {row["stage"] for row in Run(out).metrics("explore")} == {"explore"}
+    assert Run(out).metrics("explore")
     html = crafter_page.write(out).read_text()
     assert all(text in html for text in ("What it took the new looks for", "collect diamond", "data:image/gif", "Settings"))
     moved = crafter_stages.move(out, "random:3", 1, 5, oracle=True, games=2)
@@ -216,7 +239,10 @@ def test_the_whole_way_into_the_original_game(tmp_path, monkeypatch):
     partly = crafter_stages.move(out, "only:tree,cow:random:4", 2, 5, games=2)
     assert partly["redrawn"] == 2
     assert {row["true"] for row in partly["mapping"]} <= {"tree", "cow"}
-    assert {row["found"] for row in partly["mapping"]} <= {"stone", "tree", "coal", "cow", "zombie", "skeleton"}
+    (tmp_path / "pictures").mkdir()
+    Image.fromarray(np.full((8, 8, 3), 99, np.uint8)).save(tmp_path / "pictures" / "grass.png")
+    with pytest.raises(UserError, match="also redraws grass: only stone"):
+        crafter_stages.move(out, str(tmp_path / "pictures"), 1, 0)
     with pytest.raises(UserError, match="between 0 and 1"):
         crafter_stages.move(out, "target", 1, 0, sure=2.0)
     with pytest.raises(UserError, match="at least 1"):

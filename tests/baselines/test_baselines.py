@@ -213,7 +213,7 @@ def test_what_is_frozen_stays_as_it_was(small, tmp_path, monkeypatch):
 def test_reverse_loss_trains_the_encoder_only(tmp_path):
     mine = job(tmp_path)
     rng = np.random.default_rng(0)
-    encoder, decoder = Encoder(rng, WORLD, "tiles", 16), Decoder(rng, 16)
+    encoder, decoder = Encoder(rng, WORLD, "tiles", 16), Decoder(rng, WORLD, 16)
     seen = jnp.asarray(np.stack([mine.watch(domain)[:8] for domain in ("source", "target")]))
 
     def reverse(encoder, decoder):
@@ -229,7 +229,7 @@ def test_forward_loss_is_two_pictures_and_twice_the_divergence(tmp_path):
     """With nothing random in the latent and one and the same picture, permuting styles changes nothing."""
     mine = job(tmp_path)
     rng = np.random.default_rng(0)
-    encoder, decoder = Encoder(rng, WORLD, "tiles", 16), Decoder(rng, 16)
+    encoder, decoder = Encoder(rng, WORLD, "tiles", 16), Decoder(rng, WORLD, 16)
     still = eqx.tree_at(lambda e: (e.spread.weight, e.spread.bias), encoder, (jnp.zeros((32, 2)), jnp.full(2, -30.0)))
     seen = jnp.asarray(np.stack([np.repeat(mine.watch(domain)[:1], 4, 0) for domain in ("source", "target")]))
     looks = (mine.source, mine.target)

@@ -95,7 +95,7 @@ def test_codes_are_of_the_paper_s_sizes(kind):
 
 def test_errors_are_those_of_the_painted_pictures():
     rng, look = np.random.default_rng(0), load_look("source", WORLD)
-    decoder = Decoder(rng, 3)
+    decoder = Decoder(rng, WORLD, 3)
     strokes = decoder(jnp.asarray(rng.standard_normal((32, 64, 2)), jnp.float32), jnp.asarray(rng.random((32, 3)), jnp.float32))
     painted = ((decoder.paint(strokes) - lay(SEEN, look)) ** 2).sum((1, 2))
     np.testing.assert_allclose(decoder.error(strokes, look, SEEN), painted, rtol=1e-4)

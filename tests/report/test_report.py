@@ -54,6 +54,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run.save("infer", 1, {"model": model}, {})
     explorer = ExplorerNet.fresh(generator(0, "explorer"), world, config.width)
     run.save("explore", 1, {"ppo": {"net": explorer}, "world": ImaginedWorld(model, world)}, {})
+    with pytest.raises(UserError, match="no finished exploration policy"):
+        stages.load_agent(path)
+    run.add_result({"one_episode_correct": 0.4321})
     agent = stages.load_agent(path)
     mapping = transfer.align(HunterEnv("z1c1", appearance="target"), agent, EPISODES, 3)
     truth = stages.true_prototypes(mapping, appearance.load("target", world.category_names))
@@ -75,7 +78,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "task_steps": 4096,
             "explore_steps": 8192,
             "source_episodes": 64,
-            "one_episode_correct": 0.4321,
             "seconds": {"task": 61.0, "infer": 20.5, "explore": 38.5},
             "versions": {"python": "3.11.7", "jax": "0.1.2"},
             "target": "target",
@@ -247,8 +249,8 @@ def test_other_numbers_of_looks(replay: Replay, folder: Path, looks: int):
 def test_a_look_that_is_met_late(replay: Replay):
     trace = [replace(m, belief=m.belief[: 4 if m.episode == 0 else None]) for m in replay.mapping.trace]
     late = replace(replay, mapping=replace(replay.mapping, trace=trace))
-    assert ElementTree.fromstring(plots.beliefs(late)).tag.endswith("svg")
-    assert Image.open(io.BytesIO(pictures.exploration(late))).n_frames == len(trace) + 1  # type: ignore[attr-defined]
+    assert ElementTree.fromstring(plots.beliefs(late.thinking)).tag.endswith("svg")
+    assert Image.open(io.BytesIO(pictures.exploration(late.thinking))).n_frames == len(trace) + 1  # type: ignore[attr-defined]
 
 
 def test_returns_of_any_sign():

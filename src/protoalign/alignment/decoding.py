@@ -43,8 +43,16 @@ def by_prototype(score: np.ndarray, truth: np.ndarray) -> np.ndarray:
     return np.take_along_axis(score, np.argsort(truth, 1)[..., None], 1)
 
 
-def share_right(score: np.ndarray, episodes: int, how: Combine = "bayes", joint: bool = True) -> float:
-    """How often all types are right after so many episodes, from many single ones [E, P, C] in `by_prototype` order."""
+def share_right(
+    score: np.ndarray, episodes: int, how: Combine = "bayes", joint: bool = True, met: np.ndarray | None = None
+) -> float:
+    """How often all types are right after so many episodes, from many single ones [E, P, C] in `by_prototype` order.
+
+    `met` [E, P]: in which a type was met at all, if some are not: all cannot be right if two were never met.
+    """
     groups = len(score) // episodes
     grouped = score[: groups * episodes].reshape(groups, episodes, *score.shape[1:])
-    return float((decode(combine(grouped, how), joint) == np.arange(score.shape[1])).all(-1).mean())
+    right = (decode(combine(grouped, how), joint) == np.arange(score.shape[1])).all(-1)
+    if met is not None:
+        right &= (~met[: groups * episodes].reshape(groups, episodes, -1).any(1)).sum(-1) < 2
+    return float(right.mean())

@@ -122,13 +122,21 @@ def measure(world: ImaginedView, net: Any, seed: int, number: int) -> dict[str, 
     at_first = start[np.arange(len(start)), truth]
     ordered = by_prototype(score, truth)
     names = world.world.category_names
-    right = (ordered.argmax(-1) == np.arange(ordered.shape[1])).mean(0)
     lengths = np.concatenate([part.games.length for part in parts])
+    tiles = np.concatenate([part.games.tiles for part in parts])  # [E, L + 1, N]
+    tiles = np.where((np.arange(tiles.shape[1]) <= lengths[:, None])[..., None], tiles, 0)
+    met = np.stack([(tiles == kind).any((1, 2)) for kind in world.model.kinds], 1)  # [E, K]
+    right = (met & (ordered.argmax(-1) == np.arange(ordered.shape[1]))).mean(0)
+
+    def by_kind(share: np.ndarray) -> dict[str, float]:
+        return {names[kind]: round(float(x), 4) for kind, x in zip(world.model.kinds, share, strict=True)}
+
     return {
-        "one_episode_correct": round(share_right(ordered, 1), 4),
-        "two_episodes_correct": round(share_right(ordered, 2), 4),
-        "four_episodes_correct": round(share_right(ordered, 4), 4),
-        "one_episode_by_kind": {names[kind]: round(float(x), 4) for kind, x in zip(world.model.kinds, right, strict=True)},
+        "one_episode_correct": round(share_right(ordered, 1, met=met), 4),
+        "two_episodes_correct": round(share_right(ordered, 2, met=met), 4),
+        "four_episodes_correct": round(share_right(ordered, 4, met=met), 4),
+        "one_episode_by_kind": by_kind(right),
+        "one_episode_met": by_kind(met.mean(0)),
         "information": round(float((given - at_first).sum(1).mean()), 4),
         "measured_episodes": number,
         "episode_steps": round(float(lengths.mean()), 2),

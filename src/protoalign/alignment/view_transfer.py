@@ -4,7 +4,7 @@ The target is any Gymnasium environment whose observation has a picture, "view",
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -46,15 +46,27 @@ class ViewAgent:
 
 
 @dataclass
+class Explored:
+    """What one game of exploration told."""
+
+    score: np.ndarray  # [K, K], of kinds, by type
+    known: np.ndarray  # [K] bool, kinds that were met in their old look
+    truth: np.ndarray  # [K, C], how often a type's tiles truly were of a category; to judge by, never to find out
+    looks: int = 0  # new ones met by its end, in all games so far
+
+
+@dataclass(frozen=True)
 class ViewMapping:
     """What each new look is, and how it was found out."""
 
     looks: Looks
     kinds: tuple[int, ...]
-    scores: list[np.ndarray]  # [K, K] each, by game
+    games: list[Explored]
     trace: list[Moment]
-    known: np.ndarray  # [K] bool, kinds that were met in their old look
-    truth: np.ndarray  # [types, C], how often a type's tiles truly were of a category; to judge by, never to find out
+
+    def after(self, games: int) -> "ViewMapping":
+        """What it was after the first games."""
+        return replace(self, games=self.games[:games])
 
     @property
     def steps(self) -> int:
@@ -62,12 +74,26 @@ class ViewMapping:
         return len(self.trace)
 
     @property
+    def met(self) -> int:
+        """New looks, while exploring."""
+        return self.games[-1].looks
+
+    @property
+    def known(self) -> np.ndarray:
+        """Kinds [K] that were met in their old look."""
+        return np.any([game.known for game in self.games], 0)
+
+    @property
+    def truth(self) -> np.ndarray:
+        return np.sum([game.truth for game in self.games], 0)
+
+    @property
     def score(self) -> np.ndarray:
         """Of kinds, by type [K, K]. Kinds met in their old look are left to the last types, those that there are not."""
-        score = decoding.combine(np.stack(self.scores))
+        score = decoding.combine(np.stack([game.score for game in self.games]))
         old = np.flatnonzero(self.known)
         new = len(self.kinds) - len(old)
-        if len(self.looks) > new:  # then something is mistaken, and nothing is certain
+        if self.met > new:  # then something is mistaken, and nothing is certain
             return score
         score[:new, old] = RULED_OUT
         score[new:] = RULED_OUT
@@ -126,37 +152,41 @@ def align(
         raise UserError(f"--sure {sure}: use a probability between 0 and 1, e.g. 0.99")
     kinds, actions = agent.kinds, agent.model.world.num_actions
     looks = Looks(agent.home, labels=[] if oracle else None)
-    mapping = ViewMapping(looks, kinds, [], [], np.zeros(len(kinds), bool), np.zeros((len(kinds), CATEGORIES)))
+    mapping = ViewMapping(looks, kinds, [], [])
 
     def see(observation: dict[str, Any], info: dict[str, Any]) -> Glimpse:
+        now = mapping.games[-1]
         codes = looks(observation["view"], info.get("categories"))
         codes = np.where(codes < CATEGORIES + len(kinds), codes, 0)  # more looks than kinds: nothing is known of them
-        mapping.known |= np.isin(kinds, codes)
+        now.known |= np.isin(kinds, codes)
+        now.looks = len(looks)
         for code, category in zip(codes.flat, np.asarray(info.get("categories", codes)).flat, strict=True):
             if code >= CATEGORIES and category < CATEGORIES:
-                mapping.truth[code - CATEGORIES, category] += 1
+                now.truth[code - CATEGORIES, category] += 1
         return Glimpse(codes.reshape(1, -1).astype(np.uint8), observation["numbers"][None])  # type: ignore[arg-type]
 
     key = jax.random.key(seed)
     for game in range(games):
+        hidden = agent.model.begin(1)
+        score = np.asarray(agent.model.score(hidden))
+        mapping.games.append(Explored(score[0], np.zeros(len(kinds), bool), np.zeros((len(kinds), CATEGORIES))))
         observation, info = target.reset(seed=seed) if game == 0 else target.reset()
         seen = see(observation, info)
-        hidden = agent.model.begin(1)
-        mapping.scores.append(np.asarray(agent.model.score(hidden))[0])
         for _ in range(longest):
-            belief = jnp.exp(log_marginals(mapping.score))[None]  # of all games so far
-            choice = _act(agent.explorer, Believed(*seen, belief), jax.random.fold_in(key, len(mapping.trace)), actions)
-            picture = observation["view"]
+            # It goes by what this game has told, as it was trained; what all games tell is for the record.
+            choice = _act(agent.explorer, Believed(*seen, jnp.exp(score)), jax.random.fold_in(key, len(mapping.trace)), actions)
+            picture, belief = observation["view"], mapping.belief
             observation, reward, terminated, truncated, info = target.step(np.int64(choice[0]))
-            mapping.trace.append(Moment(game, picture, np.asarray(belief)[0], int(choice[0]), float(reward)))
+            mapping.trace.append(Moment(game, picture, belief, int(choice[0]), float(reward)))
             after = see(observation, info)
             hidden, score = _take_in(agent.model, hidden, seen, after, choice, np.array([reward], np.float32))
-            mapping.scores[-1] = np.asarray(score)[0]
+            mapping.games[-1].score = np.asarray(score)[0]
             seen = after
-            if terminated or truncated:
+            if terminated or truncated or (sure is not None and mapping.sureness >= sure):
                 break
         if sure is not None and mapping.sureness >= sure:
             break
+    looks.labels = None  # from now on, new tiles are told by their looks
     return mapping
 
 

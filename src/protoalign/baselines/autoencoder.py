@@ -1,7 +1,7 @@
 """Variational autoencoders of pictures, and policies that see their codes: what DARLA and LUSR are made of."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -12,15 +12,13 @@ from jax import Array
 
 from protoalign.baselines.job import Job
 from protoalign.baselines.pixels import CODE, EYES, PIXELS, Pictured, apart, lay
+from protoalign.envs.crafter.pictured import PicturedCrafter
 from protoalign.errors import GateError
 from protoalign.rl.networks import STAIRS, Dense, Heads, stairs
 from protoalign.rl.train import fit
 from protoalign.rng import generator, stream
 
-LATENT = 2  # per tile: 128 in a picture of 8 x 8 tiles
 HIDDEN = 64
-STROKES = 16  # numbers that say what to paint on a tile
-POLICY = 64  # width of the policy's layers
 BATCH = 32
 RATE = 4e-3
 HELD = 512  # pictures that are not trained on, to judge by
@@ -28,8 +26,19 @@ SHOWN = 0.9  # of each common kind of tile must be seen in reconstructions befor
 COMMON = 0.01  # of all tiles
 
 
+class Sizes(NamedTuple):
+    latent: int  # numbers per tile
+    strokes: int  # numbers that say what to paint on a tile
+    policy: int  # width of the policy's layers
+
+
+def sizes(world: Pictured) -> Sizes:
+    """128 latents in Hunter's pictures of 8 x 8 tiles, 252 in Crafter's 7 x 9 with their dozens of different tiles."""
+    return Sizes(4, 48, 256) if isinstance(world, PicturedCrafter) else Sizes(2, 16, 64)
+
+
 class Encoder(eqx.Module):
-    """Pictures to the mean and log-variance of a latent [B, N, LATENT], and to a second, deterministic code of the picture as
+    """Pictures to the mean and log-variance of a latent [B, N, latent], and to a second, deterministic code of the picture as
     a whole [B, style]."""
 
     eye: Any
@@ -39,8 +48,9 @@ class Encoder(eqx.Module):
 
     def __init__(self, rng: np.random.Generator, world: Pictured, kind: str, style: int = 0):
         self.eye = EYES[kind](rng, world)
-        self.mean = Dense(rng, CODE, LATENT, 1.0)
-        self.spread = Dense(rng, CODE, LATENT, 0.1)
+        latent = sizes(world).latent
+        self.mean = Dense(rng, CODE, latent, 1.0)
+        self.spread = Dense(rng, CODE, latent, 0.1)
         self.style = Dense(rng, CODE, style, 1.0)
 
     def __call__(self, look: Array, seen: Array) -> tuple[Array, Array, Array]:
@@ -60,13 +70,14 @@ class Decoder(eqx.Module):
     strokes: Dense
     brush: Dense
 
-    def __init__(self, rng: np.random.Generator, style: int = 0):
-        self.hidden = Dense(rng, LATENT + style, HIDDEN)
-        self.strokes = Dense(rng, HIDDEN, STROKES, 1.0)
-        self.brush = Dense(rng, STROKES, PIXELS, 1.0)
+    def __init__(self, rng: np.random.Generator, world: Pictured, style: int = 0):
+        latent, strokes, _ = sizes(world)
+        self.hidden = Dense(rng, latent + style, HIDDEN)
+        self.strokes = Dense(rng, HIDDEN, strokes, 1.0)
+        self.brush = Dense(rng, strokes, PIXELS, 1.0)
 
     def __call__(self, latent: Array, style: Array) -> Array:
-        """What to paint on each tile, [B, N, STROKES]."""
+        """What to paint on each tile, [B, N, strokes]."""
         everywhere = jnp.broadcast_to(style[:, None], (*latent.shape[:2], style.shape[1]))
         return jax.nn.sigmoid(self.strokes(jax.nn.relu(self.hidden(jnp.concatenate([latent, everywhere], -1)))))
 
@@ -77,7 +88,7 @@ class Decoder(eqx.Module):
     def error(self, strokes: Array, look: Array, seen: Array) -> Array:
         """Squared error of the pictures, summed over each, [B]: |Ws + b - t|^2, multiplied out so that nothing is painted."""
         weight, short = self.brush.weight, self.brush.bias - look
-        square = ((strokes.reshape(-1, STROKES) @ (weight @ weight.T)).reshape(strokes.shape) * strokes).sum(-1)
+        square = ((strokes.reshape(-1, strokes.shape[-1]) @ (weight @ weight.T)).reshape(strokes.shape) * strokes).sum(-1)
         mixed = (strokes * lay(seen, 2 * short @ weight.T)).sum(-1)
         return (square + mixed + lay(seen, (short**2).sum(-1, keepdims=True))[..., 0]).sum(-1)
 
@@ -130,7 +141,7 @@ def shown(look: Array, seen: np.ndarray, tiles: Array) -> np.ndarray:
 
 def nearest(look: Array, tiles: Array) -> np.ndarray:
     """The category [B, N] whose texture each tile is nearest to."""
-    return np.asarray(((tiles[:, :, None] - look) ** 2).sum(-1).argmin(-1))
+    return np.asarray(((look**2).sum(-1) - 2 * tiles @ look.T).argmin(-1))
 
 
 def check_shown(job: Job, look: Array, seen: np.ndarray, tiles: Array) -> None:
@@ -153,7 +164,7 @@ def by_kind(job: Job, share: np.ndarray) -> dict[str, float]:
 
 
 class CodeNet(eqx.Module):
-    """Three layers of 64 on a frozen code, each number of it shifted and scaled as it varies among some pictures."""
+    """Three layers on a frozen code, each number of it shifted and scaled as it varies among some pictures."""
 
     look: Array
     encoder: Encoder
@@ -168,8 +179,9 @@ class CodeNet(eqx.Module):
         codes = encoder(look, jnp.asarray(some))[0].reshape(len(some), -1)
         self.middle, self.size = codes.mean(0), codes.std(0) + 0.01
         inputs = codes.shape[1] + len(STAIRS) * world.num_numbers
-        self.layers = [Dense(rng, n, POLICY) for n in (inputs, POLICY, POLICY)]
-        self.heads = Heads(rng, POLICY, world.num_actions)
+        width = sizes(world).policy
+        self.layers = [Dense(rng, n, width) for n in (inputs, width, width)]
+        self.heads = Heads(rng, width, world.num_actions)
 
     def encode(self, observation: Any) -> Array:
         # Once, while collecting: no gradient reaches the encoder.

@@ -42,7 +42,7 @@ def train_source(job: Job) -> CodeNet:
         return (wrong + beta * divergence(mean, spread)).mean()
 
     rng = generator(job.seed, "code/network")
-    models = (Encoder(rng, job.world, kind), Decoder(rng))
+    models = (Encoder(rng, job.world, kind), Decoder(rng, job.world))
     encoder, decoder = train(job, "code", models, loss, [grids], job.config.code_updates)
     held = grids[:HELD]
     mean, _, style = encoder(look, jnp.asarray(held))
@@ -67,7 +67,7 @@ def train_judge(job: Job, grids: np.ndarray) -> Encoder:
         return decoder.error(decoder(mean, style), look, seen[0]).mean()
 
     rng = generator(job.seed, "judge/network")
-    models = (Encoder(rng, job.world, job.config.encoder), Decoder(rng))
+    models = (Encoder(rng, job.world, job.config.encoder), Decoder(rng, job.world))
     return train(job, "judge", models, loss, [grids], job.config.code_updates)[0]
 
 

@@ -52,7 +52,7 @@ def train_code(job: Job) -> tuple[Encoder, Decoder, list[np.ndarray]]:
         return code_loss(encoder, decoder, (job.source, job.target), seen, key, beta, job.config.reverse)
 
     rng = generator(job.seed, "code/network")
-    models = (Encoder(rng, job.world, job.config.encoder, STYLE), Decoder(rng, STYLE))
+    models = (Encoder(rng, job.world, job.config.encoder, STYLE), Decoder(rng, job.world, STYLE))
     encoder, decoder = train(job, "code", models, loss, grids, job.config.code_updates)
     return encoder, decoder, [g[:HELD] for g in grids]
 

@@ -1,7 +1,6 @@
 """One agent of Crafter in many looks of the original game: what is seen as new, and what it is taken for."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,14 +42,14 @@ def _explore(agent: ViewAgent, look: str, seed: int, oracle: bool) -> dict[str, 
     new, unseen = (tiles != source).any((1, 2, 3)), agent.home.detector.unseen(tiles)
     mapping = align(CrafterEnv(look), agent, GAMES, LONGEST, seed, oracle=oracle)
     kinds = redrawn(look)
-    after = {n: judge(replace(mapping, scores=mapping.scores[:n]), kinds) for n in (1, 2, GAMES)}
+    after = {n: judge(mapping.after(n), kinds) for n in (1, 2, GAMES)}
     return {
         "look": look,
         "seed": seed,
         "redrawn": len(kinds),
         "right": {n: found["kinds_right"] for n, found in after.items()},
         "mapping_correct": after[GAMES]["mapping_correct"],
-        "looks_found": len(mapping.looks),
+        "looks_met": mapping.met,
         "steps": mapping.steps,
         "sureness": round(mapping.sureness, 5),
         "tiles": {"new": int(new.sum()), "missed": int((new & ~unseen).sum()), "false_alarms": int((~new & unseen).sum())},

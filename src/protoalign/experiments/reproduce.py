@@ -24,7 +24,7 @@ from protoalign.runs import Run
 from protoalign.runtime import versions
 
 SEEDS = 4
-BASELINE_SEEDS = 2
+BASELINE_SEEDS = CRAFTER_SEEDS = 2
 NO_BASELINE = f"No baseline has been measured: protoalign reproduce baselines --worlds {' '.join(WORLDS)}\n"
 NO_CRAFTER = "Crafter has not been measured: protoalign reproduce crafter --worlds crafter\n"
 CURVE = ("steps", "return", "one_episode_correct", "information")
@@ -111,7 +111,7 @@ class Results:
 
     def crafter(self, train: bool = False) -> str:
         """What is measured in Crafter, after training it if asked to: that takes hours."""
-        for seed in range(self.seeds or 1) if train else ():
+        for seed in range(self.seeds or CRAFTER_SEEDS) if train else ():
             path = self._crafter_path(seed)
             if not path.exists():
                 folder = self.folder("crafter", seed)

@@ -1,9 +1,11 @@
 """A finished run in Crafter as one HTML file."""
 
+from collections.abc import Callable
 from html import escape
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from protoalign import crafter_stages
@@ -11,11 +13,14 @@ from protoalign.alignment.view_training import LONGEST
 from protoalign.alignment.view_transfer import ViewMapping, align
 from protoalign.envs.crafter import sprites
 from protoalign.envs.crafter.names import ACTION_NAMES, CATEGORY_NAMES
+from protoalign.envs.crafter.world import View
 from protoalign.errors import UserError
 from protoalign.files import write_atomic
 from protoalign.report import page, pictures
 from protoalign.report.markup import cell, count, figure, img, meter, name, notice, pill, section, tile
-from protoalign.report.replay import Game
+from protoalign.report.replay import Game, Thinking
+from protoalign.rl.rollout import act
+from protoalign.rng import gumbel
 from protoalign.runs import Run
 
 FILMED = 150  # steps at most
@@ -30,7 +35,10 @@ def write(path: Path) -> Path:
     if any(key not in result for key in page.NEEDED):
         raise UserError(f"the run in {path} is not finished: start its 'protoalign run' command again")
     look, seed = result["target"], result["transfer_seed"]
-    mapping = align(CrafterEnv(look), crafter_stages.load_agent(path), result["explore_episodes"], LONGEST, seed)
+    agent = crafter_stages.load_agent(path)
+    mapping = align(CrafterEnv(look), agent, result["explore_episodes"], LONGEST, seed)
+    thinking = _thinking(mapping, look)
+    before, after = (_watch(look, agent.task, see, seed) for see in (crafter_stages.before(agent), mapping))
     views = [CrafterEnv(which).reset(seed=seed)[0]["view"] for which in ("source", look)]
     parts = (
         page.head(result),
@@ -42,8 +50,10 @@ def write(path: Path) -> Path:
             {stage: run.metrics(stage) for stage in page.STAGES},
             "types_right",
             "The share of new looks that it takes for what they are at the end of a game, each by itself.",
+            "Its last policy, and more random ones, play the games that the next stage watches.",
         ),
-        _film(mapping),
+        page.mind(thinking),
+        page.films(before, after, thinking, f" At most {FILMED} steps."),
         page.settings(result),
     )
     out = path / "report.html"
@@ -65,6 +75,7 @@ def _worlds(views: list[np.ndarray], look: str) -> str:
         f'<li>{name(kind, c)}<div class="pair">{tile(_on_grass("source", kind), f"{kind} at home")}<span class="arrow">→</span>'
         f"{tile(_on_grass(look, kind), f'{kind} in the target')}</div></li>"
         for c, kind in enumerate(sprites.REDRAWN)
+        if (_on_grass("source", kind) != _on_grass(look, kind)).any()
     )
     return section(
         "One game, two looks",
@@ -78,7 +89,9 @@ def _worlds(views: list[np.ndarray], look: str) -> str:
 
 def _mapping(result: dict[str, Any], mapping: ViewMapping, look: str) -> str:
     names, belief, rows = [CATEGORY_NAMES[k] for k in mapping.kinds], mapping.belief, []
-    found = mapping.categories()[len(CATEGORY_NAMES) :]
+    found, doubts = mapping.categories()[len(CATEGORY_NAMES) :], list(result["doubts"])
+    if crafter_stages.judge(mapping, crafter_stages.redrawn(look))["mapping"] != result["mapping"]:
+        doubts.append("Played again for this page, the exploration did not go as in result.json.")
     for i in np.flatnonzero(mapping.truth.sum(1)):
         c, truth = mapping.kinds.index(int(found[i])), CATEGORY_NAMES[mapping.truth[i].argmax()]
         verdict = pill("right", "good") if truth == names[c] else pill(f"wrong: is {truth}", "bad")
@@ -95,7 +108,7 @@ def _mapping(result: dict[str, Any], mapping: ViewMapping, look: str) -> str:
     return section(
         "What it took the new looks for",
         f"One row for each new look met, {count(result['explore_episodes'], 'game')} of exploration taken together.",
-        notice(list(result["doubts"]))
+        notice(doubts)
         + figure(
             f"<table><thead>{head}</thead>\n<tbody>\n{''.join(rows)}</tbody></table>",
             "The cells are the whole belief: how probable each kind is.",
@@ -125,12 +138,37 @@ def _achievements(result: dict[str, Any]) -> str:
     )
 
 
-def _film(mapping: ViewMapping) -> str:
-    moments = [moment for moment in mapping.trace if moment.episode == 0][:FILMED]
-    game = Game([m.picture for m in moments], [m.action for m in moments[:-1]], [m.reward for m in moments])
-    film = pictures.gif(pictures.game_frames(game, ACTION_NAMES))
-    return section(
-        "Watch it",
-        "The first game of exploration in the target. The rim turns green or red when the step before gave a reward or a loss.",
-        figure(img(film, "Film of the exploration", "film pixels"), f"{len(moments)} steps.", "Exploring"),
+def _thinking(mapping: ViewMapping, look: str) -> Thinking:
+    met = np.flatnonzero(mapping.truth.sum(1))
+    found = mapping.categories()[len(CATEGORY_NAMES) :]
+    kinds = tuple(CATEGORY_NAMES[kind] for kind in mapping.kinds)
+    return Thinking(
+        mapping.trace,
+        mapping.belief,
+        np.array([mapping.kinds.index(int(kind)) for kind in found]),
+        len(mapping.games),
+        np.stack([_on_grass(look, CATEGORY_NAMES[mapping.truth[i].argmax()]) for i in met]),
+        kinds,
+        np.stack([_on_grass("source", kind) for kind in kinds]),
+        ACTION_NAMES,
     )
+
+
+def _watch(look: str, task: Any, see: Callable[[np.ndarray], np.ndarray], seed: int) -> Game:
+    """The beginning of one game of pi_task, its eyes the function `see`."""
+    from protoalign.envs.crafter.original import CrafterEnv
+
+    env, key = CrafterEnv(look), jax.random.key(seed)
+    choose = jax.jit(lambda view, noise: act(task, view, noise)[1])
+    observation, _ = env.reset(seed=seed)
+    game = Game([observation["view"]], [], [])
+    for t in range(FILMED):
+        view = View(see(observation["view"])[None], observation["numbers"][None])  # type: ignore[arg-type]
+        action = int(choose(view, gumbel(jax.random.fold_in(key, t), (1, len(ACTION_NAMES))))[0])
+        observation, reward, terminated, truncated, _ = env.step(np.int64(action))
+        game.pictures.append(observation["view"])
+        game.actions.append(action)
+        game.rewards.append(reward)
+        if terminated or truncated:
+            break
+    return game

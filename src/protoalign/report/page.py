@@ -9,7 +9,7 @@ from protoalign.errors import UserError
 from protoalign.files import write_atomic
 from protoalign.report import pictures, plots
 from protoalign.report.markup import card, cell, count, figure, img, measured, meter, name, notice, pill, section, table, tile
-from protoalign.report.replay import Replay, again
+from protoalign.report.replay import Game, Replay, Thinking, again
 from protoalign.runs import Run
 from protoalign.stages import EVALUATION_EPISODES
 
@@ -43,8 +43,8 @@ def render(result: dict[str, Any], replay: Replay, metrics: Metrics) -> str:
         _mapping(result, replay),
         returns(result),
         learning(metrics),
-        _thinking(replay),
-        _films(replay),
+        mind(replay.thinking),
+        films(replay.before, replay.after, replay.thinking),
         settings(result),
     )
     return shell(_title(result), "".join(parts))
@@ -75,7 +75,9 @@ def _title(result: dict[str, Any]) -> str:
 
 
 def head(result: dict[str, Any]) -> str:
-    right, looks = sum(row["true"] == row["found"] for row in result["mapping"]), len(result["mapping"])
+    right, looks, what = sum(row["true"] == row["found"] for row in result["mapping"]), len(result["mapping"]), "looks"
+    if "kinds_right" in result:  # in Crafter some may not have been met
+        right, looks, what = result["kinds_right"], result["redrawn"], "new kinds"
     episodes, minutes = count(result["explore_episodes"], "episode"), sum(result["seconds"].values()) / 60
     good = result["mapping_correct"]
     cards = (
@@ -84,7 +86,7 @@ def head(result: dict[str, Any]) -> str:
         card("Return in the target, after", measured(result, "target_return"), "once it has found out what is what"),
         card("Target ÷ home", measured(result, "ratio"), "1: it plays as well as at home", result["ratio"] > 0.9),
         card("Needed in the target", count(result["target_steps"], "step"), f"in {episodes} of exploration"),
-        card("Mapping", "right" if good else "not right", f"{right} of {looks} looks taken for what they are", good),
+        card("Mapping", "right" if good else "not right", f"{right} of {looks} {what} taken for what they are", good),
         card("Right after one episode", f"{100 * result['one_episode_correct']:.1f} %", "of imagined worlds, in everything"),
         card("All in all", f"{minutes:.1f} min", "training and move together"),
     )
@@ -178,7 +180,10 @@ def returns(result: dict[str, Any]) -> str:
 
 
 def learning(
-    metrics: Metrics, right_key: str = "episodes_right", said: str = "The share of games at whose end it has every kind right."
+    metrics: Metrics,
+    right_key: str = "episodes_right",
+    said: str = "The share of games at whose end it has every kind right.",
+    games: str = "Its games are kept as experience.",
 ) -> str:
     steps, updates = "steps in the world", "updates"
     task, loss, right, explore = (
@@ -190,10 +195,10 @@ def learning(
             ("explore", "steps", "return", (steps, "nats per episode"), EXPLORE_COLOUR),
         )
     )
-    watching = "Watches those games with the kinds hidden and learns to tell them from what happens. Lower is better."
+    watching = "Watches games with the kinds hidden and learns to tell them from what happens. Lower is better."
     telling = "Learns to do what tells most. Its return is the information that an episode gives, in nats."
     figures = (
-        figure(task, "Learns to play at home. Its games are kept as experience.", "1. Task policy: return"),
+        figure(task, f"Learns to play at home. {games}", "1. Task policy: return"),
         figure(loss, watching, "2. Inference model: loss"),
         figure(right, said, "2. Inference model: how often right"),
         figure(explore, telling, "3. Exploration policy: information"),
@@ -202,31 +207,35 @@ def learning(
     return section("How it learned", about, f'<div class="two">{"".join(figures)}</div>')
 
 
-def _thinking(replay: Replay) -> str:
+def mind(thinking: Thinking) -> str:
+    shown = {"right": "walks", "move-right": "walks", "fire-right": "shoots", "do": "acts", "place-stone": "places"}
+    shown |= {"make-wood-pickaxe": "makes", "sleep": "sleeps", "none": "waits", "noop": "waits"}
+    signs = ", ".join(f"{pictures.glyph(action)} {does}" for action, does in shown.items() if action in thinking.action_names)
     alt = "For each look, the probabilities of all prototypes before every step of the first episode of exploration"
-    legend = "".join(f"<li>{name(kind, c)}</li>" for c, kind in enumerate(replay.names))
+    legend = "".join(f"<li>{name(kind, c)}</li>" for c, kind in enumerate(thinking.names))
+    strips = img(plots.beliefs(thinking), alt, "plot")
     return section(
         "How it made up its mind",
         "The first episode of exploration in the target. Of a look it has never seen it knows nothing, and any step may tell.",
         figure(
-            f'<ul class="legend">{legend}</ul><div class="scroll" tabindex="0">{img(plots.beliefs(replay), alt, "plot")}</div>',
+            f'<ul class="legend">{legend}</ul><div class="scroll" tabindex="0">{strips}</div>',
             "A strip is a look; the height of a colour is the probability of that prototype before the step. Below, what the "
-            "agent did (→ walks, ⇒ shoots, · waits) and what reward it got. On the right, all episodes together.",
+            f"agent did ({signs}) and what reward it got. On the right, all episodes together.",
         ),
     )
 
 
-def _films(replay: Replay) -> str:
-    films = pictures.games(replay.before, replay.after, replay.mapping.agent.world.action_names)
+def films(before: Game, after: Game, thinking: Thinking, length: str = "") -> str:
+    both = pictures.games(before, after, thinking.action_names)
     captions = (
         "The task policy in the target, taking each look for the one from home that it resembles most.",
-        "The same policy from the same start, seeing through the mapping. One game, and not a chosen one.",
+        f"The same policy from the same start, seeing through the mapping. One game, and not a chosen one.{length}",
     )
     games = ""
-    for when, game, film, caption in zip(("Before", "After"), (replay.before, replay.after), films, captions, strict=True):
+    for when, game, film, caption in zip(("Before", "After"), (before, after), both, captions, strict=True):
         title = f"{when}: return {pictures.signed(sum(game.rewards))}"
         games += figure(img(film, f"Film of one game. {title}", "film pixels"), caption, title)
-    exploring = img(pictures.exploration(replay), "Film of the exploration, with the beliefs about each look", "film pixels")
+    exploring = img(pictures.exploration(thinking), "Film of the exploration, with the beliefs about each look", "film pixels")
     return section(
         "Watch it",
         "Games in the target. The rim of the board turns green or red when the step before brought a reward or a penalty.",

@@ -8,7 +8,7 @@ import matplotlib
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from protoalign.report.replay import Game, Replay
+from protoalign.report.replay import Game, Thinking
 
 # One colour per prototype, in every picture of a page. White text can be read on each, and each stands out on black and white.
 COLOURS = ("#9a6f1f", "#1f7f52", "#3a66d6", "#c2407c", "#66728a", "#8a4fd0", "#a8482a", "#0f7d8c", "#5d7a16", "#7a5c99")
@@ -23,6 +23,9 @@ MOST_FRAMES = 100
 
 ARROWS = {"none": "·", "up": "↑", "down": "↓", "left": "←", "right": "→"}
 ARROWS |= {f"move-{way}": ARROWS[way] for way in ("up", "down", "left", "right")} | {"noop": "·"}
+ARROWS |= {"do": "×", "sleep": "z"}
+ARROWS |= {f"place-{what}": "▪" for what in ("stone", "table", "furnace", "plant")}
+ARROWS |= {f"make-{what}-{tool}": "+" for what in ("wood", "stone", "iron") for tool in ("pickaxe", "sword")}
 SHOTS = {"fire-up": "⇑", "fire-down": "⇓", "fire-left": "⇐", "fire-right": "⇒"}
 
 
@@ -83,28 +86,27 @@ def game_frames(game: Game, action_names: tuple[str, ...]) -> list[Image.Image]:
     return frames
 
 
-def exploration(replay: Replay) -> bytes:
+def exploration(thinking: Thinking) -> bytes:
     """A film of the exploration: the board, and beside it what each look is believed to be."""
-    mapping = replay.mapping
     frames, total, last = [], 0.0, 0.0
-    trace = mapping.trace[:MOST_FRAMES]
+    trace = thinking.trace[:MOST_FRAMES]
     for i, moment in enumerate(trace):
         if i == 0 or trace[i - 1].episode != moment.episode:
             start, total, last = i, 0.0, 0.0
-        frame, draw = _exploration_frame(replay, moment.picture, moment.belief, last)
-        doing = glyph(mapping.agent.world.action_names[moment.action])
+        frame, draw = _exploration_frame(thinking, moment.picture, moment.belief, last)
+        doing = glyph(thinking.action_names[moment.action])
         _header(draw, frame.width, f"episode {moment.episode + 1}   step {i - start}", doing, total)
         total, last = total + moment.reward, moment.reward
         frames.append(frame)
-    frame, draw = _exploration_frame(replay, trace[-1].picture, mapping.belief, 0)
-    draw.text((MARGIN, HEADER / 2), f"all episodes together: {mapping.episodes}", INK, _font(17), "lm")
+    frame, draw = _exploration_frame(thinking, trace[-1].picture, thinking.belief, 0)
+    draw.text((MARGIN, HEADER / 2), f"all episodes together: {thinking.episodes}", INK, _font(17), "lm")
     return gif([*frames, frame], 2 * REST)
 
 
 def _exploration_frame(
-    replay: Replay, picture: np.ndarray, belief: np.ndarray, reward: float
+    thinking: Thinking, picture: np.ndarray, belief: np.ndarray, reward: float
 ) -> tuple[Image.Image, ImageDraw.ImageDraw]:
-    board, looks, kinds = _enlarged(picture), replay.looks, len(replay.names)
+    board, looks, kinds = _enlarged(picture), thinking.looks, len(thinking.names)
     height = max(board.height, 24 * len(looks) + 48)
     frame, draw = _canvas(board.width + PANEL + 4 * MARGIN, height + HEADER + MARGIN)
     _board(frame, draw, board, reward)
@@ -119,13 +121,13 @@ def _exploration_frame(
             continue
         _stack(draw, belief[i], (left + side + 10, y - side // 3, right - side - 10, y + side // 3))
         if belief[i].max() > 0.5:
-            _tile(frame, replay.source[belief[i].argmax()], right - side, y - side // 2, side)
+            _tile(frame, thinking.source[belief[i].argmax()], right - side, y - side // 2, side)
         else:
             draw.text((right - side / 2, y), "?", FAINT, _font(17), "mm")
     for c in range(kinds):  # which colour is which prototype
         x, y, side = left + c * (right - left) // kinds, HEADER + height - 24, 22
         draw.rectangle((x, y, x + 6, y + side - 1), colour(c))
-        _tile(frame, replay.source[c], x + 9, y, side)
+        _tile(frame, thinking.source[c], x + 9, y, side)
     return frame, draw
 
 

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from protoalign.report.pictures import BAD, GOOD, colour, glyph, signed
-from protoalign.report.replay import Replay
+from protoalign.report.replay import Thinking
 
 # Drawn in these two colours, which `_svg` replaces by whatever suits the page.
 INK, LINE = "#010203", "#040506"
@@ -42,6 +42,7 @@ SETTINGS: Any = {
 NO_METADATA: Any = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 BEFORE, AFTER = "#b7791f", "#3a66d6"
 HOME = "#7483a0"
+TOLD = 0.3  # smaller rewards, as Crafter gives for health, are too many to be written down
 
 
 def returns(figures: Sequence[tuple[str, float, float]]) -> bytes:
@@ -92,14 +93,14 @@ def curve(rows: Sequence[dict[str, Any]], x: str, y: str, labels: tuple[str, str
         return _svg(figure)
 
 
-def beliefs(replay: Replay, episode: int = 0) -> bytes:
+def beliefs(thinking: Thinking, episode: int = 0) -> bytes:
     """What each look was believed to be before every step of an episode, and after all episodes; actions and rewards below."""
-    mapping, looks = replay.mapping, replay.looks
-    trace = [moment for moment in mapping.trace if moment.episode == episode]
-    count, kinds = len(trace), len(replay.names)
+    looks = thinking.looks
+    trace = [moment for moment in thinking.trace if moment.episode == episode]
+    count, kinds = len(trace), len(thinking.names)
     over_time = np.full((len(looks), count, kinds), np.nan)  # a look is nothing before it is met
     for t, moment in enumerate(trace):
-        over_time[: len(moment.belief), t] = moment.belief
+        over_time[: len(moment.belief), t] = moment.belief[: len(looks)]
     with matplotlib.rc_context(SETTINGS):
         figure = Figure((9.6, 0.62 * len(looks) + 0.86))
         top, bottom = 0.3 / figure.get_figheight(), 0.56 / figure.get_figheight()
@@ -108,17 +109,17 @@ def beliefs(replay: Replay, episode: int = 0) -> bytes:
         axes: Any = figure.subplots(len(looks), 4, squeeze=False, gridspec_kw=ratios | box)
         for i, (tile, strip, final, verdict) in enumerate(axes):
             _tile(tile, looks[i])
-            _tile(verdict, replay.source[mapping.prototype[i]])
+            _tile(verdict, thinking.source[thinking.verdict[i]])
             _strip(strip, over_time[i])
-            _strip(final, mapping.belief[i][None])
+            _strip(final, thinking.belief[i][None])
         strips, final = axes[-1, 1], axes[-1, 2]
-        every = 1 if count <= 45 else 5
-        names = mapping.agent.world.action_names
+        every = 1 if count <= 45 else 5 if count <= 225 else 10
+        names = thinking.action_names
         strips.set_xticks(
             np.arange(0, count, every) + 0.5, [glyph(names[m.action]) for m in trace[::every]], fontsize=12, color=INK
         )
         for t, moment in enumerate(trace):
-            if moment.reward:
+            if abs(moment.reward) >= TOLD:
                 shade = GOOD if moment.reward > 0 else BAD
                 place = (t + 0.5, -0.58)
                 strips.annotate(

@@ -32,6 +32,20 @@ class Game:
 
 
 @dataclass(frozen=True)
+class Thinking:
+    """An exploration, and what was believed meanwhile."""
+
+    trace: list[transfer.Moment]
+    belief: np.ndarray  # [P, C], after all episodes
+    verdict: np.ndarray  # [P], what each look was taken for in the end
+    episodes: int
+    looks: np.ndarray  # [P, 8, 8, 3], a tile of each
+    names: tuple[str, ...]  # of prototypes
+    source: np.ndarray  # [C, 8, 8, 3], how they look at home
+    action_names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Replay:
     """Everything a page shows that result.json does not hold."""
 
@@ -54,6 +68,20 @@ class Replay:
     def looks(self) -> np.ndarray:
         """Tiles [P, 8, 8, 3] uint8, one of each look found in the target."""
         return as_tiles(self.mapping.categories.centres)
+
+    @property
+    def thinking(self) -> Thinking:
+        mapping, world = self.mapping, self.mapping.agent.world
+        return Thinking(
+            mapping.trace,
+            mapping.belief,
+            mapping.prototype,
+            mapping.episodes,
+            self.looks,
+            self.names,
+            self.source,
+            world.action_names,
+        )
 
     @property
     def truth(self) -> np.ndarray:

@@ -3,9 +3,10 @@
 The player sees 7 x 9 tiles of a world of 64 x 64, and 17 numbers. A step is: the player acts, the creatures near it act one
 after another, then some parts of the world are stocked up. Worlds come from a pool (`terrain.py`).
 
-Two things differ from the original. There, all 36 parts of the world are stocked up on every tenth step; here four on every
+Three things differ from the original. There, all 36 parts of the world are stocked up on every tenth step; here four on every
 step, so that each has its turn every ten steps. And there is room for a limited number of creatures, of which a limited number
-act in a step (`SLOTS`, `ACTING`): as good as never too few.
+act in a step (`SLOTS`, `ACTING`): as good as never too few. And a sapling is there only after the creatures have acted: one
+that steps on its place just then is in the way of it.
 """
 
 from dataclasses import dataclass
