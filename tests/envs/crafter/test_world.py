@@ -337,6 +337,49 @@ def test_creatures_come_and_go_as_in_the_original(time):
         assert gone[ZOMBIE].mean() > 1, "days take them away"
 
 
+def one_chunk(kind, ground, space, number, games, time):
+    """After its turn, the first chunk of many games, far from the player, with `space` tiles of a ground and some creatures."""
+    material, creature = np.full((64, 64), WATER, np.uint8), np.zeros((64, 64), np.uint8)
+    places = np.random.RandomState(space).permutation(144)[:space]
+    rows, cols = np.divmod(places, 12)
+    material[rows, cols] = ground
+    creature[rows[:number], cols[:number]] = kind
+    state = begin(*jax.tree.map(lambda x: jnp.repeat(jnp.asarray(x), games, 0), prepare(material[None], creature[None])))
+    state = state._replace(time=state.time + time, visited=state.visited | True)
+    after, born = jax.device_get(jax.jit(stock_up)(state, jax.random.bits(jax.random.key(0), (games, 4, 7))))
+    new = born.wanted & (born.kind == kind)
+    assert new.sum(1).max() <= 1
+    came, left = born.tile[new], (after.creatures.tile[:, :number] == 0)
+    return came, (rows + EDGE) * SIDE + cols + EDGE, left
+
+
+@pytest.mark.parametrize(
+    ("kind", "ground", "space", "time", "chance"),
+    [(ZOMBIE, GRASS, 60, 210, 0.3), (SKELETON, PATH, 6, 60, 0.1), (SKELETON, PATH, 40, 60, 0.1), (COW, GRASS, 100, 60, 0.01)],
+)
+def test_creatures_come_to_any_tile_with_the_originals_chance(kind, ground, space, time, chance):
+    games = 60_000
+    came, tiles, _ = one_chunk(kind, ground, space, 0, games, time)
+    assert abs(len(came) / games - chance) <= 5 * (chance * (1 - chance) / games) ** 0.5
+    share = np.array([(came == tile).sum() for tile in tiles])
+    assert share.sum() == len(came)
+    assert abs(share - len(came) / space).max() <= 5 * (len(came) / space) ** 0.5
+    for few in {ZOMBIE: (49,), SKELETON: (5,), COW: (29,)}[kind]:
+        assert not len(one_chunk(kind, ground, few, 0, 2000, time)[0]), "there must be room for them"
+
+
+@pytest.mark.parametrize(
+    ("kind", "ground", "time", "chance"), [(ZOMBIE, GRASS, 60, 0.4), (SKELETON, PATH, 60, 0.1), (COW, GRASS, 60, 0.1)]
+)
+def test_any_creature_goes_with_the_originals_chance(kind, ground, time, chance):
+    games, number = 50_000, 4
+    _, _, left = one_chunk(kind, ground, 100, number, games, time)
+    assert left.sum(1).max() <= 1
+    assert abs(left.any(1).mean() - chance) <= 5 * (chance * (1 - chance) / games) ** 0.5
+    each = chance / number
+    assert abs(left.mean(0) - each).max() <= 5 * (each * (1 - each) / games) ** 0.5
+
+
 def test_games_stay_consistent():
     """Nobody stands where nobody can, no two on one tile, and what is counted along the way is right."""
     world = Crafter(worlds=16, first=1_000_000)

@@ -191,9 +191,11 @@ def stock_up(state: State, word: Array) -> tuple[State, Births]:
         far = abs(tile // SIDE - state.row[:, None]) + abs(tile % SIDE - state.col[:, None])
         empty = ~(who.tile[:, None] == tile[..., None]).any(-1)
         comes = known & few & found & (u < likely) & empty & (far >= come)
-        # Any of them may go: the one with the highest number, made of its slot.
+        # Any of them may go: the one with the highest number, scrambled of the random word and its slot.
         slots = np.arange(SLOTS, dtype=np.uint32)
-        scrambled = (((slots + 1) * (words[1][..., None] | 1)) & ~np.uint32(SLOTS - 1)) | slots
+        scrambled = (words[1][..., None] ^ (slots * np.uint32(0x9E3779B9))) * np.uint32(0x85EBCA6B)
+        scrambled = (scrambled ^ (scrambled >> 15)) * np.uint32(0xC2B2AE35)
+        scrambled = (scrambled & ~np.uint32(SLOTS - 1)) | slots
         chosen = (jnp.where(here, scrambled, 0).max(-1) & (SLOTS - 1)).astype(jnp.int32)
         goes = known & many & (u < going) & (jnp.take_along_axis(distance, chosen, 1) >= go)
         leaving.append(jnp.where(goes, chosen, SLOTS))
