@@ -228,9 +228,9 @@ BASELINE: dict[str, BaselineConfig] = {
 }
 
 CRAFTER_BASELINE = BaselineConfig(
-    source_steps=4_000_000,
-    latent_steps=4_000_000,
-    target_steps=2_000_000,
+    source_steps=3_000_000,
+    latent_steps=3_000_000,
+    target_steps=1_500_000,
     translation_updates=4000,
     ppo=CRAFTER_TASK.ppo,
     latent_ppo=CRAFTER_TASK.ppo,
