@@ -193,30 +193,33 @@ def align(
 def play(
     make: Callable[[], gymnasium.Env], task: ActorCritic, see: Callable[[np.ndarray], np.ndarray], games: int, seed: int
 ) -> dict[str, Any]:
-    """Whole games of pi_task, its eyes the function `see` from pictures to categories: returns, lengths, achievements."""
+    """Whole games of pi_task, its eyes the function `see` from pictures to categories: returns, lengths, achievements by game.
+
+    A game's world, and what chance does in it and to the policy, follow from the seed and its number: who sees the same plays
+    the same.
+    """
     side = min(games, 32)
     targets = [make() for _ in range(side)]
     step = jax.jit(lambda view, noise: act(task, view, noise)[1])
+    actions = len(task.heads.policy.bias)  # type: ignore[attr-defined]
     key = jax.random.key(seed)
-    returns, lengths, unlocked = [], [], []
-    started, time = side, 0
+    noise = jax.jit(jax.vmap(lambda game, time: gumbel(jax.random.fold_in(jax.random.fold_in(key, game), time), (actions,))))
+    returns, lengths, unlocked = np.zeros(games), np.zeros(games, int), np.zeros((games, len(ACHIEVEMENTS)), bool)
+    number, started = np.arange(side), side  # of the game that each plays
     current = [env.reset(seed=seed + i)[0] for i, env in enumerate(targets)]
-    total, length, going = np.zeros(side), np.zeros(side, int), np.ones(side, bool)
+    going = np.ones(side, bool)
     while going.any():
         view = View(np.stack([see(o["view"]) for o in current]), np.stack([o["numbers"] for o in current]))  # type: ignore[arg-type]
-        actions = len(task.heads.policy.bias)  # type: ignore[attr-defined]
-        action = np.asarray(step(view, gumbel(jax.random.fold_in(key, time), (side, actions))))
-        time += 1
+        action = np.asarray(step(view, noise(number, lengths[number])))
         for i in np.flatnonzero(going):
+            game = number[i]
             current[i], reward, terminated, truncated, info = targets[i].step(np.int64(action[i]))
-            total[i] += reward
-            length[i] += 1
+            returns[game] += reward
+            lengths[game] += 1
             if terminated or truncated:
-                returns.append(total[i])
-                lengths.append(length[i])
-                unlocked.append([info["achievements"][name] > 0 for name in ACHIEVEMENTS])
-                total[i], length[i], going[i] = 0, 0, started < games
+                unlocked[game] = [info["achievements"][name] > 0 for name in ACHIEVEMENTS]
+                going[i] = started < games
                 if going[i]:
                     current[i], _ = targets[i].reset(seed=seed + started)
-                    started += 1
-    return {"returns": np.array(returns), "lengths": np.array(lengths), "unlocked": np.array(unlocked)}
+                    number[i], started = started, started + 1
+    return {"returns": returns, "lengths": lengths, "unlocked": unlocked}

@@ -78,7 +78,7 @@ class Job:
         def play(net: Any, name: str) -> dict[str, Any]:
             if isinstance(self.world, PicturedCrafter):  # in the original game
                 look = "source" if name == "source" else self.run.config["baseline"]["target"]
-                return crafter_stages.play_original(net, look, Reader(look), crafter_stages.GAMES, self.seed)
+                return crafter_stages.play_original(net, look, Reader(look), crafter_stages.GAMES, self.seed)[1]
             return evaluate(self.world, net, stream(self.seed, f"judge/{name}"), EVALUATION_EPISODES)
 
         home = play(trained, "source")

@@ -36,8 +36,8 @@ def show(runs: list[dict[str, Any]], baselines: dict[str, list[dict[str, Any]]])
     note = (
         f"Ours: {len(runs)} seed{'s' * (len(runs) > 1)}, {first['task_steps'] / 1e6:.1f} M steps of the task policy and "
         f"{first['explore_steps'] / 1e6:.1f} M of pi_exp in our Crafter; source and target are the original game, its own look "
-        f"and six kinds redrawn, {first['games']} whole games per figure and seed. The paper: 20 M steps; its code was never "
-        "published."
+        f"and six kinds redrawn, {first['games']} whole games per figure and seed, the same for every row: where "
+        "everything is taken for what it is, the very same is played. The paper: 20 M steps; its code was never published."
     )
     there = {name: [run["result"] for run in group] for name, group in baselines.items() if group}
     if there:

@@ -2,12 +2,13 @@
 
 from dataclasses import replace
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from protoalign import UserError, config
+from protoalign import UserError, config, crafter_stages
 from protoalign.baselines import autoencoder
 from protoalign.baselines.pixels import PixelViewNet, frames, in_look, load_look
 from protoalign.baselines.run import run
@@ -17,6 +18,7 @@ from protoalign.envs.crafter.original import CrafterEnv
 from protoalign.envs.crafter.pictured import NUMBER, PAIRS, PicturedCrafter, Reader, pictures
 from protoalign.envs.crafter.state import SIDE
 from protoalign.envs.crafter.world import Crafter
+from protoalign.rl.networks import ViewNet
 
 WORLD = PicturedCrafter(worlds=64)
 
@@ -56,6 +58,21 @@ def test_the_original_is_read_without_error(look):
         if dead or over:
             observation, _ = env.reset()
     assert len(read.number) <= known + 1  # the player on lava
+
+
+def test_who_sees_the_same_plays_the_same():
+    """Returns of the same games are equal in every look to one who knows what is what, and others to one who does not."""
+    net = ViewNet(np.random.default_rng(0), WORLD, 32)
+    net = eqx.tree_at(lambda n: n.heads.policy.weight, net, jax.random.normal(jax.random.key(0), (32, 17)))
+    category = sprites.CATEGORY_OF[np.array(PAIRS)[:, 0]]
+    home, away, blind = (
+        crafter_stages.play_original(net, look, lambda picture, see=see: category[see(picture)], 10, 0)
+        for look, see in (("source", Reader("source")), ("target", Reader("target")), ("target", Reader("source")))
+    )
+    np.testing.assert_array_equal(home[0], away[0])
+    assert home[1] == away[1]
+    assert (home[0] != blind[0]).mean() > 0.5
+    assert home[1]["return"] == pytest.approx(home[0].mean(), abs=1e-5)
 
 
 def test_arrows_have_their_directions():
