@@ -41,9 +41,11 @@ def show(runs: list[dict[str, Any]], baselines: dict[str, list[dict[str, Any]]])
     )
     there = {name: [run["result"] for run in group] for name, group in baselines.items() if group}
     if there:
-        note += (
-            " Our baselines, on pixels, trained in our Crafter: " + "; ".join(_budget(*pair) for pair in there.items()) + "."
-        )
+        budgets = "; ".join(_budget(*pair) for pair in there.items())
+        note += f" Our baselines, on pixels, trained in our Crafter: {budgets}."
+        note += "".join(_shown(name, there[name]) for name in ("darla", "lusr") if name in there)
+        missing = [name for name in baselines if name not in there]
+        note += f" Not measured: {', '.join(missing)}." if missing else ""
     return "\n".join([_returns(results, there, note), _achievements(results), _exploration(results)])
 
 
@@ -53,6 +55,14 @@ def _budget(name: str, results: list[dict[str, Any]]) -> str:
         f"{steps / 1e6:.2f} M steps of {stage} in the {domain}" for domain, by in used.items() for stage, steps in by.items()
     )
     return f"{name}, {len(results)} seed{'s' * (len(results) > 1)}: {', '.join(parts)}"
+
+
+def _shown(name: str, results: list[dict[str, Any]]) -> str:
+    """How much of what matters an autoencoder shows."""
+    tiles = ("stone", "tree", "coal", "cow on grass", "zombie on grass", "skeleton on path")
+    shares = {tile: [result["shown"][tile] for result in results if tile in result["shown"]] for tile in tiles}
+    said = ", ".join(f"{tile} {np.mean(share):.2f}" for tile, share in shares.items() if share)
+    return f" Tiles that reconstructions of {name} show at home: {said}."
 
 
 def _column(results: list[dict[str, Any]], key: str, digits: int = 2) -> str:
