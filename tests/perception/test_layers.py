@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from PIL import Image, ImageDraw
 
 from protoalign.envs.crafter import sprites
 from protoalign.envs.crafter.names import CATEGORY_NAMES, MATERIALS
@@ -58,3 +59,23 @@ def test_pictures_to_codes(home):
     others = np.ones((7, 9), bool)
     others[[2, 4, 0], [3, 4, 0]] = False
     assert (codes[others] == MATERIALS.index("grass")).all()
+
+
+def test_a_users_pictures(home, tmp_path):
+    """Large, smooth-edged, half transparent, or of one plain colour: one thing on several grounds is still one type."""
+    colours = [(90, 60, 20), (100, 72, 32), (255, 0, 255), (200, 30, 30), (250, 250, 250), (10, 10, 10)]
+    for name, colour in zip(sprites.REDRAWN, colours, strict=True):
+        picture = Image.new("RGBA", (32, 32), (*colour, 255) if name in MATERIALS or name == "zombie" else (0, 0, 0, 0))
+        draw = ImageDraw.Draw(picture)
+        if name == "cow":
+            draw.ellipse((3, 3, 29, 29), fill=(*colour, 255))
+        if name == "skeleton":
+            draw.rectangle((11, 2, 21, 30), fill=(*colour, 140))
+            draw.rectangle((3, 10, 28, 13), fill=(*colour, 255))
+        picture.save(tmp_path / f"{name}.png")
+    looks, found = Looks(home), dict[int, set[int]]()
+    for tile, category in every_tile(str(tmp_path)):
+        found.setdefault(category, set()).add(looks.code(tile.reshape(-1)))
+    assert len(looks) == len(NEW)
+    assert all(len(codes) == 1 for codes in found.values())
+    assert len({codes.pop() for codes in found.values()}) == len(CATEGORY_NAMES)

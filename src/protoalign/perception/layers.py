@@ -1,7 +1,9 @@
 """Looks of things that lie over others: a creature shows the ground it stands on, so one kind looks different on every ground.
 
-Tiles the novelty detector knows are what they are most like in the source. A new tile is first freed of its ground: where it
-shows a known ground's pixels, it is transparent. Two new tiles are of one type if what is left of them is the same.
+Tiles the novelty detector knows are what they are most like in the source. Of a new tile it is first found out which known
+ground shows through it. The same thing on two grounds differs, pixel by pixel, by some share of what the grounds differ by,
+whether it is transparent there, half so or not at all: if that explains all the difference between two new tiles, they are of
+one type.
 """
 
 from dataclasses import dataclass, field
@@ -16,17 +18,16 @@ from protoalign.perception import novelty
 from protoalign.perception.novelty import NoveltyDetector
 
 GROUNDS = ("grass", "sand", "path", "water", "lava")  # that things lie on
-THROUGH = 0.25  # so much of a tile shows its ground, or it has none
-ALIKE = 0.75  # so much of two shapes, taken together, is in both, with colours that are
+THROUGH = 2  # pixels of a tile that show a ground just as it is, at least, or it has none
 STEPS = 10_000  # of the autoencoder: there are 83 tiles
-CLOSE = 0.1  # apart on average, at most, as a share of the full range
+CLOSE = 0.02  # apart in any pixel, at most, as a share of the full range
 
 
 class Shape(NamedTuple):
-    """A tile without its ground."""
+    """A tile and the ground under it."""
 
-    mask: np.ndarray  # [8, 8] bool
     pixels: np.ndarray  # [8, 8, 3] float32, from 0 to 1
+    ground: np.ndarray | None  # [8, 8, 3], if any shows through
 
 
 class Home:
@@ -82,28 +83,28 @@ class Looks:
     def type_of(self, tile: np.ndarray, label: int) -> int:
         shape = self.shape(tile)
         if self.labels is None:
-            fits = [max(alike(shape, other) for other in others) for others in self.shapes]
+            far = [min(apart(shape, other) for other in others) for others in self.shapes]
         else:
-            fits = [float(label == other) for other in self.labels]
+            far = [float(label != other) for other in self.labels]
             self.labels.extend([label] * (label not in self.labels))
-        if not fits or max(fits) < ALIKE:
+        if not far or min(far) > CLOSE:
             self.shapes.append([])
-            fits.append(1.0)
-        found = int(np.argmax(fits))
+            far.append(0.0)
+        found = int(np.argmin(far))
         self.shapes[found].append(shape)
         return found
 
     def shape(self, tile: np.ndarray) -> Shape:
         pixels = tile.astype(np.float32) / 255
-        through: np.ndarray = np.all(abs(pixels - self.home.grounds) < 0.01, axis=-1)  # [grounds, 8, 8]
-        best = through.mean((1, 2)).argmax()
-        mask = ~through[best] if through[best].mean() >= THROUGH else np.ones_like(through[best])
-        return Shape(mask, pixels)
+        through = np.all(abs(pixels - self.home.grounds) < 0.01, axis=-1).sum((1, 2))  # [grounds]
+        return Shape(pixels, self.home.grounds[through.argmax()] if through.max() >= THROUGH else None)
 
 
-def alike(one: Shape, other: Shape) -> float:
-    """How much two shapes overlap, 0 if their colours differ there."""
-    both, either = one.mask & other.mask, one.mask | other.mask
-    if not both.any() or abs(one.pixels - other.pixels)[both].mean() > CLOSE:
-        return 0.0
-    return float(both.sum() / either.sum())
+def apart(one: Shape, other: Shape) -> float:
+    """How far two tiles are from being one thing on two grounds, by the pixel that fits worst."""
+    difference = one.pixels - other.pixels
+    if one.ground is not None and other.ground is not None:
+        grounds = one.ground - other.ground
+        share = (difference * grounds).sum(-1) / np.maximum((grounds**2).sum(-1), 1e-6)
+        difference = difference - np.clip(share, 0, 1)[..., None] * grounds
+    return float(abs(difference).mean(-1).max())
