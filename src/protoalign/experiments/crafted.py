@@ -50,10 +50,9 @@ def show(runs: list[dict[str, Any]], baselines: dict[str, list[dict[str, Any]]])
 
 
 def _budget(name: str, results: list[dict[str, Any]]) -> str:
-    used = results[0]["steps"]
-    parts = (
-        f"{steps / 1e6:.2f} M steps of {stage} in the {domain}" for domain, by in used.items() for stage, steps in by.items()
-    )
+    used = results[0]["steps"].items()
+    done = {"source": "learning", "frames": "pictures", "adapt": "fine-tuning"}
+    parts = (f"{steps / 1e6:.2f} M steps of {done[what]} in the {domain}" for domain, by in used for what, steps in by.items())
     return f"{name}, {len(results)} seed{'s' * (len(results) > 1)}: {', '.join(parts)}"
 
 
@@ -75,10 +74,6 @@ def _column(results: list[dict[str, Any]], key: str, digits: int = 2) -> str:
 def _returns(results: list[dict[str, Any]], baselines: dict[str, list[dict[str, Any]]], note: str) -> str:
     rows = [[f"the paper: {name}", "", source, target, ratio, "", ""] for name, source, target, ratio in PAPER]
     world, source = _column(results, "world_return"), _column(results, "source_return")
-    before = [result["target_return_before"] / result["source_return"] for result in results]
-    rows.append(
-        ["**protoalign**, nothing done", world, source, _column(results, "target_return_before"), over_seeds(before, 2), "", ""]
-    )
     for name, label, shown in BASELINES:
         for_seeds = [
             (result["source"]["return"], row["return"], row["steps"] + result["steps"].get("target", {}).get("frames", 0))
@@ -90,6 +85,10 @@ def _returns(results: list[dict[str, Any]], baselines: dict[str, list[dict[str, 
             home, away, used = (list(column) for column in zip(*for_seeds, strict=True))
             ratio = over_seeds([b / a for a, b in zip(home, away, strict=True)], 2)
             rows.append([f"ours: {shown}", "", over_seeds(home, 2), over_seeds(away, 2), ratio, "", f"{used[0]:,}"])
+    before = [result["target_return_before"] / result["source_return"] for result in results]
+    rows.append(
+        ["**protoalign**, nothing done", world, source, _column(results, "target_return_before"), over_seeds(before, 2), "", ""]
+    )
     right = f"{sum(result['mapping_correct'] for result in results)} of {len(results)}"
     steps = f"{np.mean([result['target_steps'] for result in results]):.0f}"
     target, ratio = _column(results, "target_return"), _column(results, "ratio", 3)
