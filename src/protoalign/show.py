@@ -71,13 +71,21 @@ def show_baseline(out: Path, result: dict[str, Any], as_json: bool) -> None:
         table.add_row(label, used, f"{row['return']:.3f} ± {row['return_se']:.3f}", ratio)
     Console().print(table)
     if "mapping" in result:
-        say("the target, in the source's look: " + ", ".join(f"{a} to {b}" for a, b in result["mapping"].items()))
+        wrong = [f"{a} as {b}" for a, b in result["mapping"].items() if a != b]
+        say(f"the target, in the source's look: {first(wrong, 'all right')}")
     if "shown" in result:
-        say("tiles that reconstructions show: " + ", ".join(f"{a} {b:.2f}" for a, b in result["shown"].items()))
+        lost = [f"{name} {share:.2f}" for name, share in result["shown"].items() if share < 0.995]
+        say(f"tiles that reconstructions do not always show: {first(lost, 'none')}")
     for domain, used in result["steps"].items():
         say(f"steps, {domain}: " + ", ".join(f"{stage} {steps:,}" for stage, steps in used.items()))
     say("seconds: " + ", ".join(f"{stage} {seconds:.0f}" for stage, seconds in result["seconds"].items()))
     say(f"Everything is in {out}.")
+
+
+def first(items: list[str], nothing: str, most: int = 12) -> str:
+    """A list as a sentence, the rest of a long one counted."""
+    more = f" and {len(items) - most} more (result.json)" if len(items) > most else ""
+    return ", ".join(items[:most]) + more or nothing
 
 
 def open_page(path: Path) -> None:

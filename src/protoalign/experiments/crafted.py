@@ -44,6 +44,7 @@ def show(runs: list[dict[str, Any]], baselines: dict[str, list[dict[str, Any]]])
         budgets = "; ".join(_budget(*pair) for pair in there.items())
         note += f" Our baselines, on pixels, trained in our Crafter: {budgets}."
         note += "".join(_shown(name, there[name]) for name in ("darla", "lusr") if name in there)
+        note += _translated(there.get("unit4rl", []))
         missing = [name for name in baselines if name not in there]
         note += f" Not measured: {', '.join(missing)}." if missing else ""
     return "\n".join([_returns(results, there, note), _achievements(results), _exploration(results)])
@@ -62,6 +63,12 @@ def _shown(name: str, results: list[dict[str, Any]]) -> str:
     shares = {tile: [result["shown"][tile] for result in results if tile in result["shown"]] for tile in tiles}
     said = ", ".join(f"{tile} {np.mean(share):.2f}" for tile, share in shares.items() if share)
     return f" Tiles that reconstructions of {name} show at home: {said}."
+
+
+def _translated(results: list[dict[str, Any]]) -> str:
+    """How much UNIT4RL's translations get right."""
+    right = ", ".join(str(sum(a == b for a, b in result["mapping"].items())) for result in results)
+    return f" UNIT4RL paints {right} of {len(results[0]['mapping'])} tiles as what they are, by seed." if results else ""
 
 
 def _column(results: list[dict[str, Any]], key: str, digits: int = 2) -> str:
