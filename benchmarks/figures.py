@@ -14,7 +14,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
-from protoalign.show import PAPER_SOURCE_RETURN as PAPER
+from protoalign.reproduction.experiments.paper import SOURCE_RETURN as PAPER
 
 ROOT = Path(__file__).parent.parent
 COLOURS = dict(zip(PAPER, ("#1b9e77", "#d95f02", "#7570b3", "#e7298a"), strict=True))

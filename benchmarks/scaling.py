@@ -27,19 +27,24 @@ class Args:
 
 
 def measure(env: str, size: int, boards: int, repeats: int) -> dict[str, Any]:
-    from protoalign import envs, stages
+    from protoalign.agent import untrained
     from protoalign.bench import STEPS, best_seconds, compiled, world_alone
-    from protoalign.config import TASK
+    from protoalign.perception.vocabulary import Vocabulary
     from protoalign.rl import ppo
+    from protoalign.rl.source_world import survey
     from protoalign.rng import stream
+    from protoalign.stages import settings_of, source_of
+    from protoalign.worlds import registry
 
-    world = envs.make(env if size == 8 else f"{env}-{size}x{size}")
-    settings = TASK["fast"]
-    config = replace(settings, ppo=replace(settings.ppo, envs=boards, minibatch=min(settings.ppo.minibatch, boards * 32)))
+    world = registry.make(env if size == 8 else f"{env}-{size}x{size}")
+    settings, vocabulary = settings_of(world, "fast"), Vocabulary.fit(world.pictures("source"))
+    source, task = source_of(world, vocabulary), settings.task
+    config = replace(task, ppo=replace(task.ppo, envs=boards, minibatch=min(task.ppo.minibatch, boards * 32)))
     key = stream(0, "bench")
-    alone, _ = compiled(world_alone(world, boards), key)
-    state = ppo.init(config.ppo, world, stages.build_network(config, world, 0), key, config.updates)
-    training, compile_seconds = compiled(ppo.make_update(config.ppo, world, config.updates), state, key)
+    alone, _ = compiled(world_alone(source, boards), key)
+    net = untrained(world.spec, settings, 0, survey(source, 0), vocabulary).task
+    state = ppo.init(config.ppo, source, net, key, config.updates)
+    training, compile_seconds = compiled(ppo.make_update(config.ppo, source, config.updates), state, key)
     plan = training.memory_analysis()
     return {
         "grid": size,

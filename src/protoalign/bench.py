@@ -8,15 +8,18 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from protoalign import envs, stages
-from protoalign.config import task_config
-from protoalign.envs.base import World
+from protoalign.agent import untrained
+from protoalign.perception.vocabulary import Vocabulary
 from protoalign.rl import ppo
-from protoalign.rl.rollout import begin, collect
+from protoalign.rl.rollout import Learnable, begin, collect
+from protoalign.rl.source_world import survey
 from protoalign.rng import stream, uniform
+from protoalign.stages import settings_of, source_of
+from protoalign.worlds import registry
 
 BOARDS = 4096  # episodes side by side when the world runs alone
 STEPS = 64
@@ -51,7 +54,7 @@ def products_per_second(repeats: int) -> float:
     return chain / best_seconds(lambda: program(x), repeats)
 
 
-def world_alone(world: World, boards: int, steps: int = STEPS) -> Callable[..., Any]:
+def world_alone(world: Learnable, boards: int, steps: int = STEPS) -> Callable[..., Any]:
     """`steps` steps of random actions in `boards` episodes, every grid drawn up; ended episodes start again from a pool."""
 
     def run(key: jax.Array) -> jax.Array:
@@ -73,29 +76,37 @@ def world_alone(world: World, boards: int, steps: int = STEPS) -> Callable[..., 
 
 
 def bench(env: str, preset: str, repeats: int) -> dict[str, Any]:
-    world = envs.make(env)
-    config = task_config(preset, None, world.name)
-    net = stages.build_network(config, world, 0)
+    """Speeds of a world with the network and settings of a preset."""
+    world = registry.make(env)
+    settings = settings_of(world, preset)
+    config, vocabulary = settings.task, Vocabulary.fit(world.pictures("source"))
+    source = source_of(world, vocabulary)
+    net = untrained(world.spec, settings, 0, survey(source, 0), vocabulary).task
     key = stream(0, "bench")
-    state = ppo.init(config.ppo, world, net, key, config.updates)
-    running = begin(world, key, config.ppo.envs)
+    state = ppo.init(config.ppo, source, net, key, config.updates)
+    running = begin(source, key, config.ppo.envs)
+    arrays, rest = eqx.partition(source, eqx.is_array)
 
-    alone, alone_compile = compiled(world_alone(world, BOARDS), key)
-    collecting, collect_compile = compiled(
-        lambda net, running, key: collect(world, net, running, key, config.ppo.segment, config.ppo.starts), net, running, key
-    )
-    training, train_compile = compiled(ppo.make_update(config.ppo, world, config.updates, config.recorded), state, key)
+    def collect_only(arrays: Any, net: Any, running: Any, key: jax.Array) -> Any:
+        return collect(eqx.combine(arrays, rest), net, running, key, config.ppo.segment, config.ppo.starts)
+
+    def learn_too(arrays: Any, state: Any, key: jax.Array) -> Any:
+        return ppo.make_update(config.ppo, eqx.combine(arrays, rest), config.updates, config.recorded)(state, key)
+
+    alone, alone_compile = compiled(lambda arrays, key: world_alone(eqx.combine(arrays, rest), BOARDS)(key), arrays, key)
+    collecting, collect_compile = compiled(collect_only, arrays, net, running, key)
+    training, train_compile = compiled(learn_too, arrays, state, key)
 
     products = products_per_second(repeats)
     speeds = {
-        "world alone": BOARDS * STEPS / best_seconds(lambda: alone(key), repeats),
-        "collection": config.ppo.batch / best_seconds(lambda: collecting(net, running, key), repeats),
-        "training": config.ppo.batch / best_seconds(lambda: training(state, key), repeats),
+        "world alone": BOARDS * STEPS / best_seconds(lambda: alone(arrays, key), repeats),
+        "collection": config.ppo.batch / best_seconds(lambda: collecting(arrays, net, running, key), repeats),
+        "training": config.ppo.batch / best_seconds(lambda: training(arrays, state, key), repeats),
     }
     products = max(products, products_per_second(repeats))
     compile_seconds = {"world alone": alone_compile, "collection": collect_compile, "training": train_compile}
     return {
-        "env": world.name,
+        "env": world.spec.name,
         "preset": preset,
         "device": jax.devices()[0].platform,
         "products_per_second": round(products),

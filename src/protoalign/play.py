@@ -10,12 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import gymnasium
 import numpy as np
 
-from protoalign.envs.gym import HunterEnv
-from protoalign.envs.hunter import ACTION_NAMES
 from protoalign.errors import UserError
+from protoalign.worlds.base import World
+from protoalign.worlds.env import WorldEnv
 
 KEYS = {
     "w": "up", "s": "down", "a": "left", "d": "right", "\x1b[A": "up", "\x1b[B": "down", "\x1b[D": "left", "\x1b[C": "right",
@@ -50,9 +49,15 @@ def raw_terminal() -> Iterator[None]:
         print("\x1b[?25h", flush=True)
 
 
-def read_key() -> str:
-    """One key; the bytes of an arrow or of a letter outside ASCII arrive together. "q" at the end of input."""
+def read_key(size: os.terminal_size) -> str:
+    """One key; the bytes of an arrow or of a letter outside ASCII arrive together.
+
+    "q" at the end of input, and "" when the terminal has no longer the size that was drawn for.
+    """
     file = sys.stdin.fileno()
+    while not select.select([file], [], [], 0.2)[0]:
+        if shutil.get_terminal_size() != size:
+            return ""
     key = os.read(file, 1)
     if not key:
         return "q"
@@ -61,42 +66,47 @@ def read_key() -> str:
     return key.decode(errors="replace").replace("\x1bO", "\x1b[")  # some terminals send arrows so
 
 
-def shrink(picture: np.ndarray) -> np.ndarray:
-    """The picture at the largest scale that fits the terminal with three lines of text below it."""
-    columns, lines = shutil.get_terminal_size()
-    for scale in (1, 2, 4):
-        height, width = (n // scale for n in picture.shape[:2])
-        if width <= columns and height // 2 + 3 <= lines:
-            return picture.reshape(height, scale, width, scale, 3).mean((1, 3)).astype(np.uint8)
-    raise UserError(
-        f"the board needs a terminal of {width} columns and {height // 2 + 3} lines; this one has {columns} x {lines}"
-    )
+def screen(picture: np.ndarray, text: list[str], size: os.terminal_size) -> str:
+    """The picture at the largest scale that fits the terminal above the lines of text, or else a line that says so."""
+    columns, lines = size
+    below = [line[: max(columns, 1)] for line in text]
+    for scale in (1, 2, 4, 8):
+        height, width = (n // scale // 2 * 2 for n in picture.shape[:2])
+        if min(height, width) > 0 and width <= columns and height // 2 + len(below) < lines:
+            blocks = picture[: height * scale, : width * scale].reshape(height, scale, width, scale, 3)
+            return "\n".join([picture_text(blocks.mean((1, 3)).astype(np.uint8)), *below])
+    said = ["too small for the picture: enlarge the terminal", *text]
+    return "\n".join(line[: max(columns, 1)] for line in said[: max(lines - 1, 1)])
 
 
-def play(variant: str, look: str, seed: int, size: int) -> None:
+def play(world: World, look: str, seed: int) -> None:
+    """Games in a world whose actions there are keys for, until the person quits."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UserError("play needs a terminal: run it in one, without pipes")
-    env: gymnasium.Env = HunterEnv(variant, appearance=look, obs="pixels", size=size)
-    observation, _ = env.reset(seed=seed)
+    actions = world.spec.actions
+    if not set(KEYS.values()) <= set(actions):
+        raise UserError(f"there are no keys for {world.spec.name}, whose actions are {', '.join(actions)}")
+    env = WorldEnv(world, look, render_mode="rgb_array")
+    env.reset(seed=seed)
     games, total, score, note = 0, 0.0, 0.0, "shoot the zombies, walk into the cows"
     if look not in ("source", "target"):
         note = f"find out who is who in {Path(look).name or look}"
     over = False
-    shrink(observation)  # or complain, before the screen is touched
     with suppress(KeyboardInterrupt), raw_terminal():
         while True:
-            print("\x1b[H" + picture_text(shrink(observation)), end="\x1b[0J\n")
-            print(f"{HELP}\nscore {score:+.0f}   {note}" + (f"   mean of {games} games {total / games:.2f}" if games else ""))
-            key = read_key()
+            mean = f"   mean of {games} games {total / games:.2f}" if games else ""
+            size = shutil.get_terminal_size()
+            shown = screen(env.render(), [HELP, f"score {score:+.0f}   {note}{mean}"], size)
+            print("\x1b[H" + shown.replace("\n", "\x1b[K\n"), end="\x1b[K\n\x1b[0J", flush=True)
+            key = read_key(size)
             if key == "q":
                 return
-            if key == "n" or over:
-                observation, _ = env.reset()
+            if key == "n" or (over and key):
+                env.reset()
                 score, note, over = 0.0, "", False
-                continue
-            if key in KEYS:
-                observation, reward, terminated, truncated, _ = env.step(np.int64(ACTION_NAMES.index(KEYS[key])))
-                score += float(reward)
+            elif key in KEYS:
+                _, reward, terminated, truncated, _ = env.step(np.int64(actions.index(KEYS[key])))
+                score += reward
                 over = terminated or truncated
                 note = f"{KEYS[key]} {reward:+.0f}" if reward else KEYS[key]
                 if over:

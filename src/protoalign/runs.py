@@ -1,10 +1,12 @@
-"""Run folders: a run's settings, metrics, checkpoints and result.
+"""Run folders: a run's settings, metrics, checkpoints and result; and the same in memory.
 
     config.json                      settings, by stage; a folder serves one set of settings only
     metrics.jsonl                    one line per logged update
     checkpoints/STAGE-00000042.json  a manifest: what the checkpoint holds, its checksum
     checkpoints/STAGE-00000042.safetensors
     history/STAGE-00000042.npz       recorded steps up to that checkpoint (see rl.history)
+    agent.json, agent.safetensors    all that was learned, stage by stage (see agent.py)
+    mapping.json, mapping.safetensors  what was found in the target
     result.json                      figures of what is finished
 
 Every file but metrics.jsonl appears whole or not at all: it is written under another name, flushed to disk and renamed. Lines
@@ -14,7 +16,10 @@ a killed process wrote after its last checkpoint is cut off when the run goes on
 
 import fcntl
 import hashlib
+import io
 import json
+import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,8 +34,12 @@ import safetensors.numpy
 from protoalign.errors import UserError
 from protoalign.files import flush, read_json, write_atomic, write_json
 from protoalign.progress import warn
+from protoalign.rl.history import join
+from protoalign.rl.rollout import Record
+from protoalign.worlds.base import Observation
 
 KEPT_CHECKPOINTS = 2
+FORMAT = 2  # of run folders
 
 
 @dataclass(frozen=True)
@@ -59,9 +68,13 @@ class Run:
 
     def _read_config(self) -> dict[str, Any]:
         path = self.path / "config.json"
-        config = read_json(path) if path.exists() else {}
+        if not path.exists():
+            return {"format": FORMAT}
+        config = read_json(path)
         if not isinstance(config, dict):
             raise UserError(f"{path} is not the config of a run: restore it, or start anew in another folder")
+        if config.get("format") != FORMAT:
+            raise UserError(f"{self.path} was made by another edition of protoalign: train anew in another folder")
         return config
 
     @contextmanager
@@ -94,19 +107,62 @@ class Run:
             file.write(json.dumps(row) + "\n")
 
     def metrics(self, stage: str) -> list[dict[str, Any]]:
-        path = self.path / "metrics.jsonl"
-        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+        """Logged rows of a stage."""
+        lines = self._lines()
         rows = [json.loads(line) for line in lines if _whole(line)]
         return [row for row in rows if row["stage"] == stage]
 
+    def _lines(self) -> list[str]:
+        path = self.path / "metrics.jsonl"
+        return path.read_text(errors="replace").splitlines(keepends=True) if path.exists() else []
+
     def result(self) -> dict[str, Any]:
+        """Figures of what is finished."""
         path = self.path / "result.json"
-        return read_json(path) if path.exists() else {}
+        result = read_json(path) if path.exists() else {}
+        if not isinstance(result, dict) or not isinstance(result.get("seconds", {}), dict):
+            raise UserError(f"{path} is not the result of a run: restore it, or start anew in another folder")
+        return result
 
     def add_result(self, figures: dict[str, Any]) -> dict[str, Any]:
         result = self.result() | figures
         write_json(self.path / "result.json", result)
         return result
+
+    # -- history ---------------------------------------------------------------------------------------------------
+
+    def record(self, stage: str, first: int, last: int, records: list[Record]) -> None:
+        """Keep the segments recorded after update `first` up to update `last`."""
+        record = join(records)
+        arrays = record._asdict() | record.observation._asdict() | {"updates": np.array([first, last])}
+        del arrays["observation"]
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, allow_pickle=False, **arrays)
+        write_atomic(self.path / "history" / f"{stage}-{last:08d}.npz", buffer.getvalue())
+
+    def recorded(self, stage: str) -> Record:
+        """All that was recorded in a stage, [T, R, ...]."""
+        chunks: list[Record] = []
+        reached = 0
+        for path in sorted((self.path / "history").glob(f"{stage}-*.npz")):
+            try:
+                with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
+                    first, last = file["updates"].tolist()
+                    rest = {name: file[name] for name in Record._fields if name != "observation"}
+                    chunks.append(Record(observation=Observation(file["tiles"], file["numbers"]), **rest))
+            except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+                raise UserError(f"cannot read {path} ({error}): train the stage again in another folder") from None
+            if first != reached:
+                raise UserError(
+                    f"the history before {path.name} is missing from {path.parent}: train the stage again in another folder"
+                )
+            reached = last
+        if not chunks:
+            raise UserError(f"no history in {self.path / 'history'}: train the {stage} stage first")
+        try:
+            return join(chunks)
+        except (ValueError, TypeError):
+            raise UserError(f"the parts of the history in {self.path} do not fit: train the stage again") from None
 
     # -- checkpoints -----------------------------------------------------------------------------------------------
 
@@ -136,40 +192,37 @@ class Run:
         parts = {name: self.config.get(name) for name in ("env", "seed", "preset", stage)}
         return _digest(json.dumps(parts, sort_keys=True).encode())
 
-    def restore(self, stage: str, like: Any, part: bool = False) -> Checkpoint | None:
+    def restore(self, stage: str, like: Any) -> Checkpoint | None:
         """The newest good checkpoint of a stage, in the shape of `like`; None if none was ever written.
 
         A damaged one is passed over with a warning; if no good one is left, that is an error. The run goes on from the
-        checkpoint: what was logged after it is removed, and damaged ones get the ending .bad. With `part`, the folder is left
-        as it is, and `like` may name some of what was saved: {"ppo": {"net": ...}}.
+        checkpoint: what was logged after it is removed, and damaged ones get the ending .bad.
         """
         reasons: list[str] = []
         bad: list[Path] = []
         for path in self._manifests(stage):
             try:
-                checkpoint = self._load(path, stage, like, part)
+                checkpoint = self._load(path, stage, like)
             except _Damaged as damage:
                 reasons.append(f"{path.stem}: {damage}")
                 bad.append(path)
                 continue
             for reason in reasons:
                 warn(f"passed over a damaged checkpoint, {reason}; using {path.stem}")
-            if not part:
-                for other in bad:
-                    other.rename(other.with_suffix(".json.bad"))
-                self._cut(stage, checkpoint.step)
+            for other in bad:
+                other.rename(other.with_suffix(".json.bad"))
+            self._cut(stage, checkpoint.step)
             return checkpoint
         if reasons:
             raise UserError(f"no usable checkpoint in {self.path} ({'; '.join(reasons)}): remove the folder to start anew")
-        if not part:
-            self._cut(stage, 0)
+        self._cut(stage, 0)
         return None
 
     def _manifests(self, stage: str) -> Iterator[Path]:
         """Newest first."""
         yield from sorted((self.path / "checkpoints").glob(f"{stage}-{8 * '[0-9]'}.json"), reverse=True)
 
-    def _load(self, path: Path, stage: str, like: Any, part: bool) -> Checkpoint:
+    def _load(self, path: Path, stage: str, like: Any) -> Checkpoint:
         try:
             manifest = json.loads(path.read_text())
             data = path.with_suffix(".safetensors").read_bytes()
@@ -181,12 +234,14 @@ class Run:
                 raise _Damaged("its manifest names another step")
             arrays = safetensors.numpy.load(data)
             step, info = manifest["step"], manifest["info"]
+            if not isinstance(info["seconds"], int | float):
+                raise _Damaged("its manifest cannot be understood")
         except OSError as error:
             raise _Damaged(f"cannot read {Path(error.filename).name}") from None
         except (ValueError, KeyError, TypeError, safetensors.SafetensorError):
             raise _Damaged("its manifest or tensors cannot be understood") from None
         expected = _named_leaves(like)
-        for name in expected if part else expected.keys() | arrays.keys():
+        for name in expected.keys() | arrays.keys():
             if name not in expected or name not in arrays or not _alike(expected[name], arrays[name]):
                 raise _Damaged(f"it does not fit this network and environment (at {name})")
         leaves = [jax.numpy.asarray(arrays[name]) for name in expected]
@@ -194,8 +249,7 @@ class Run:
 
     def _cut(self, stage: str, step: int) -> None:
         """Forget what a killed process logged and recorded after its last checkpoint."""
-        path = self.path / "metrics.jsonl"
-        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+        path, lines = self.path / "metrics.jsonl", self._lines()
         kept = [line for line in lines if _whole(line) and self._counts(json.loads(line), stage, step)]
         if kept != lines:
             write_atomic(path, "".join(kept).encode())
@@ -209,6 +263,50 @@ class Run:
     @staticmethod
     def _counts(row: dict[str, Any], stage: str, step: int) -> bool:
         return row["stage"] != stage or row["update"] <= step
+
+
+class Memory:
+    """What a `Run` is, without a folder: nothing can be resumed, nothing is left behind."""
+
+    path = None
+
+    def __init__(self) -> None:
+        self.config: dict[str, Any] = {"format": FORMAT}
+        self._rows: list[dict[str, Any]] = []
+        self._records: dict[str, list[Record]] = {}
+        self._result: dict[str, Any] = {}
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        yield
+
+    def configure(self, section: str, settings: Any) -> None:
+        self.config[section] = json.loads(json.dumps(settings))
+
+    def log(self, row: dict[str, Any]) -> None:
+        self._rows.append(row)
+
+    def metrics(self, stage: str) -> list[dict[str, Any]]:
+        return [row for row in self._rows if row["stage"] == stage]
+
+    def result(self) -> dict[str, Any]:
+        return self._result
+
+    def add_result(self, figures: dict[str, Any]) -> dict[str, Any]:
+        self._result = self._result | figures
+        return self._result
+
+    def record(self, stage: str, first: int, last: int, records: list[Record]) -> None:
+        self._records.setdefault(stage, []).extend(records)
+
+    def recorded(self, stage: str) -> Record:
+        return join(self._records[stage])
+
+    def save(self, stage: str, step: int, tree: Any, info: dict[str, Any]) -> None:
+        pass
+
+    def restore(self, stage: str, like: Any) -> Checkpoint | None:
+        return None
 
 
 class _Damaged(Exception):

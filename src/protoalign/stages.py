@@ -1,259 +1,286 @@
-"""The stages of the method, each working in a run folder and resumable: task, infer, explore; then transfer, or all in one."""
+"""The stages of the method, each resumable in a run folder, or done in memory: task, infer, explore; then transfer.
+
+store = Run(folder) or Memory()
+agent = task(world, store, seed, settings); agent = infer(world, store, agent); agent = explore(world, store, agent)
+"""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
-from jax import Array
 
-from protoalign import envs
-from protoalign.alignment import training, transfer
-from protoalign.alignment.exploration import ImaginedWorld
-from protoalign.alignment.inference import InferenceModel
-from protoalign.config import EXPLORE, INFER, TaskConfig, explore_config, infer_config, plain, task_config
-from protoalign.envs import appearance
-from protoalign.envs.base import TileWorld
-from protoalign.envs.crafter.world import Crafter
-from protoalign.envs.gym import HunterEnv, HunterVectorEnv
-from protoalign.envs.hunter import Hunter
+from protoalign.agent import Agent, untrained
+from protoalign.alignment import training
+from protoalign.alignment.mapping import Mapping
+from protoalign.alignment.verdict import judge
 from protoalign.errors import UserError
-from protoalign.perception import novelty
-from protoalign.rl import history
-from protoalign.rl.networks import NETWORKS, ActorCritic
-from protoalign.rl.rollout import play_out
-from protoalign.rl.train import train
+from protoalign.perception.vocabulary import Vocabulary
+from protoalign.rl.evaluate import evaluate, figures, play, side_by_side
+from protoalign.rl.history import Episodes, cut
+from protoalign.rl.source_world import SourceWorld, survey
+from protoalign.rl.train import train as train_policy
 from protoalign.rng import check_seed, generator, stream
-from protoalign.runs import Run
+from protoalign.runs import Memory, Run
 from protoalign.runtime import versions
+from protoalign.settings import Settings, of, plain, shorten
+from protoalign.worlds import registry
+from protoalign.worlds.base import World
 
-EVALUATION_EPISODES = 2048
-METHOD_STEPS = 3_000_000  # of the task policy, when the whole method is to be quick
+Store = Run | Memory
 
 
-def task(env: str, out: Path, seed: int, preset: str, steps: int | None = None) -> dict[str, Any]:
-    """Train the task policy pi_task on true categories, keeping its history; then measure it. Returns the run's result."""
-    world = envs.make(env)
+def settings_of(
+    world: World, preset: str, steps: int | None = None, updates: int | None = None, explore_steps: int | None = None
+) -> Settings:
+    """A world's settings for a preset, with other budgets where they are given."""
+    return shorten(of(registry.own_settings(world.spec.name), preset), steps, updates, explore_steps)
+
+
+def source_of(world: World, vocabulary: Vocabulary) -> SourceWorld:
+    """The source as policies see it."""
+    return SourceWorld(world, tuple(int(c) for c in vocabulary.prototype_of))
+
+
+def check_world(world: World) -> None:
+    """Refuse a world without what the method needs, with the reason, before any training."""
+    spec = world.spec
+    pictures = np.asarray(world.pictures("source"))
+    if pictures.ndim != 4 or pictures.shape[-1] != 3 or pictures.dtype != np.uint8:
+        raise UserError(f"{spec.name} has no pictures: pictures('source') must be [ids, h, w, 3] uint8, not {pictures.shape}")
+    if len(spec.grid) != 2 or min(spec.grid) < 1 or len(spec.actions) < 2:
+        raise UserError(f"{spec.name} needs a grid of rows and columns and at least two actions")
+    if spec.truth is not None and len(spec.truth) != len(pictures):
+        raise UserError(f"{spec.name} names {len(spec.truth)} pictures and shows {len(pictures)}")
+    if spec.agent is not None and not all(0 <= a < n for a, n in zip(spec.agent, spec.grid, strict=True)):
+        raise UserError(f"{spec.name}'s agent is outside its grid")
+
+
+def task(world: World, store: Store, seed: int, settings: Settings, preset: str) -> Agent:
+    """Train the task policy pi_task on prototypes, keeping its history, then measure it; the agent as far as it goes."""
+    check_world(world)
     check_seed(seed)
-    config = task_config(preset, steps, world.name)
-    run = Run(out)
-    with run.lock():
-        run.configure("env", world.name)
-        run.configure("seed", seed)
-        run.configure("preset", preset)
-        run.configure("task", plain(config))
-        result = run.result()
-        if "source_return" in result:
-            return result
-        net, _, figures = train(run, "task", config, world, build_network(config, world, seed), seed)
-        started = time.monotonic()
-        source = evaluate(world, net, stream(seed, "task/evaluate"), evaluation_episodes(world))
-        return run.add_result(
-            {
-                "env": world.name,
-                "seed": seed,
-                "preset": preset,
-                "task_steps": figures["steps"],
-                **{f"source_{name}": value for name, value in source.items()},
-                "seconds": {"task": figures["seconds"], "evaluate": round(time.monotonic() - started, 3)},
-                "versions": versions(),
-            }
-        )
+    config, name = settings.task, world.spec.name
+    store.configure("env", name)
+    store.configure("seed", seed)
+    store.configure("preset", preset)
+    store.configure("task", plain(config))
+    if "source_return" in store.result() and isinstance(store, Run):
+        return Agent.load(store.path)
+    vocabulary = Vocabulary.fit(world.pictures("source"))
+    source = source_of(world, vocabulary)
+    agent = untrained(world.spec, settings, seed, survey(source, seed), vocabulary)
+    net, _, spent = train_policy(store, "task", config, source, agent.task, seed, title=name)
+    record = store.recorded("task") if config.recorded else None
+    met = np.ones(len(vocabulary.pictures), bool)
+    if record is not None:
+        counts = np.bincount(np.asarray(record.observation.tiles).reshape(-1), minlength=len(met))
+        met = counts > 0
+        vocabulary = vocabulary.learn(met, generator(seed, "novelty"), counts)
+    else:
+        vocabulary = vocabulary.learn(met, generator(seed, "novelty"))
+    agent = replace(agent, task=net, vocabulary=vocabulary, model=None, explorer=None)
+    measured = time.monotonic()
+    fresh = world.fresh() if hasattr(world, "fresh") else world
+    played = evaluate(source_of(fresh, vocabulary), net, stream(seed, "task/evaluate"), config.evaluation)
+    if isinstance(store, Run):
+        agent.save(store.path)
+    done = time.monotonic()
+    store.add_result(
+        {
+            "env": name,
+            "seed": seed,
+            "preset": preset,
+            "task_steps": spent["steps"],
+            **{f"source_{key}": value for key, value in figures(played).items()},
+            "pictures_met": int(met.sum()),
+            "prototypes": vocabulary.num_prototypes,
+            "seconds": {"task": spent["seconds"], "evaluate": round(done - measured, 3)},
+            "versions": versions(),
+        }
+    )
+    return agent
 
 
-def evaluation_episodes(world: Any) -> int:
-    """Crafter's are long."""
-    return 512 if isinstance(world, Crafter) else EVALUATION_EPISODES
+def past(store: Store, agent: Agent) -> Episodes:
+    """The history in prototypes, every episode as long as one of exploration may be."""
+    return training.as_prototypes(cut(store.recorded("task"), agent.longest), np.asarray(agent.vocabulary.prototype_of))
 
 
-def build_network(config: TaskConfig, world: Any, seed: int) -> ActorCritic:
-    return NETWORKS[config.network](generator(seed, "task/network"), world, config.width)
+def presence(history: Episodes, which: tuple[int, ...]) -> np.ndarray:
+    """How often each of K prototypes is in an episode's first picture, and in an episode at all: [2, K]."""
+    tiles = history.observation.tiles
+    shown = np.arange(tiles.shape[1]) <= history.length[:, None]
+    seen = np.stack([(tiles == c).any((2, 3)) for c in which], -1) & shown[..., None]  # [E, L + 1, K]
+    return np.stack([seen[:, 0].mean(0), seen.any(1).mean(0)])
 
 
-def evaluate(world: Any, net: ActorCritic, key: Array, episodes: int, greedy: bool = False) -> dict[str, Any]:
-    """Mean return over whole episodes, with its standard error, and what else the world tells of them."""
-    if episodes < 2:
-        raise UserError(f"--episodes {episodes} is too few for a standard error: use at least 2")
-    returns, lengths, state = jax.jit(play_out, static_argnums=(0, 3, 4))(world, net, key, episodes, greedy)
-    returns = np.asarray(returns, np.float64)
-    return {
-        "return": round(float(returns.mean()), 5),
-        "return_se": round(float(returns.std(ddof=1) / len(returns) ** 0.5), 5),
-        "length": round(float(np.mean(lengths)), 3),
-        "episodes": episodes,
-        **(world.summary(jax.device_get(state)) if isinstance(world, Crafter) else {}),
-    }
-
-
-def load_task(path: Path, world: Any = None) -> tuple[Any, ActorCritic, dict[str, Any]]:
-    """A run folder's world (or another one it can play in), its newest task policy, and where and how long it was trained."""
-    run = Run(path, create=False)
-    try:
-        settings, trained_in = run.config["task"], envs.make(run.config["env"])
-        network, width, batch = settings["network"], settings["width"], settings["ppo"]["envs"] * settings["ppo"]["segment"]
-    except (KeyError, TypeError):
-        raise UserError(f"{path} has no task policy: train one with 'protoalign task'") from None
-    world = world or trained_in
-    if world.shape != trained_in.shape:
-        raise UserError(f"a policy trained in {trained_in.name} cannot see the grid of {world.name}")
-    net = NETWORKS[network](generator(0, "shape"), world, width)
-    saved = run.restore("task", {"ppo": {"net": net}}, part=True)
-    if saved is None:
-        raise UserError(f"{path} has no checkpoint yet: run 'protoalign task' there first")
-    return world, saved.tree["ppo"]["net"], {"trained_in": trained_in.name, "task_steps": saved.step * batch}
-
-
-def infer(path: Path, updates: int | None = None) -> dict[str, Any]:
+def infer(world: World, store: Store, agent: Agent) -> Agent:
     """Train the inference model q_theta on the history of the task policy."""
-    world, _, _ = load_task(path)
-    run = Run(path, create=False)
-    with run.lock():
-        config = infer_config(run.config["preset"], updates)
-        if "source_return" not in run.result():
-            raise UserError(f"the task policy in {path} is not finished: run its 'protoalign task' command again")
-        run.configure("infer", plain(config))
-        past = history.load(path / "history", "task")
-        _, figures = training.train_inference(run, config, world, past, run.config["seed"])
-        return add_figures(run, "infer", figures["seconds"])
+    config = agent.settings.infer
+    store.configure("infer", plain(config))
+    if agent.model is not None:
+        return agent
+    history = past(store, agent)
+    if not len(history.length):
+        raise UserError("no episode has ended while the task policy learned: train it for more steps")
+    model = training.build_model(agent.seed, agent.scene, agent.hideable, config)
+    model, seconds = training.train_inference(store, config, model, history, agent.seed, world.spec.name)
+    agent = replace(agent, model=model, presence=presence(history, agent.hideable))
+    if isinstance(store, Run):
+        agent.save(store.path)
+    store.add_result({"seconds": store.result().get("seconds", {}) | {"infer": seconds}})
+    return agent
 
 
-def explore(path: Path, steps: int | None = None) -> dict[str, Any]:
+def explore(world: World, store: Store, agent: Agent) -> Agent:
     """Train the exploration policy pi_exp, and measure how often one, two and four episodes tell everything."""
-    world, task, _ = load_task(path)
-    run = Run(path, create=False)
-    with run.lock():
-        config = explore_config(run.config["preset"], steps)
-        run.configure("explore", plain(config))
-        if "one_episode_correct" in run.result():
-            return run.result()
-        seed, past = run.config["seed"], history.load(path / "history", "task")
-        net, model, figures = training.train_exploration(run, config, world, load_model(run, world), task, past, seed)
-        found = training.measure(world, model, net, seed, EVALUATION_EPISODES, past.action.shape[1])
-        return add_figures(run, "explore", figures["seconds"], {**found, "explore_steps": figures["steps"]})
+    config = agent.settings.explore
+    if agent.model is None:
+        raise UserError("there is no inference model yet: train one with 'protoalign infer' first")
+    store.configure("explore", plain(config))
+    if agent.explorer is not None and "one_episode_correct" in store.result():
+        return agent
+    source, seed = source_of(world, agent.vocabulary), agent.seed
+    history = past(store, agent)
+    explorer, model, spent = training.train_exploration(
+        store, config, agent.settings.infer, source, agent.model, agent.task, history, seed, agent.longest, world.spec.name
+    )
+    fresh = source_of(world.fresh(), agent.vocabulary) if hasattr(world, "fresh") else source
+    names = tuple(agent.names[c] for c in agent.hideable)
+    found = training.measure(fresh, model, explorer, seed, config.measured, agent.longest, names)
+    agent = replace(agent, model=model, explorer=explorer)
+    if isinstance(store, Run):
+        agent.save(store.path)
+    seconds = store.result().get("seconds", {}) | {"explore": spent["seconds"]}
+    store.add_result({**found, "explore_steps": spent["steps"], "seconds": seconds})
+    return agent
 
 
-def load_model(run: Run, world: TileWorld) -> InferenceModel:
-    """q_theta as the infer stage left it."""
-    if "infer" not in run.config:
-        raise UserError(f"{run.path} has no inference model: train one with 'protoalign infer {run.path}'")
-    build = training.MODELS[INFER[run.config["preset"]].network]
-    like = build(generator(0, "shape"), world, run.config["infer"]["width"])
-    saved = run.restore("infer", {"model": like}, part=True)
-    if saved is None or saved.step < run.config["infer"]["updates"]:
-        raise UserError(f"the inference model is not finished: run 'protoalign infer {run.path}' again")
-    return saved.tree["model"]
+def train(
+    world: World | str,
+    seed: int = 0,
+    out: str | Path | None = None,
+    preset: str = "fast",
+    steps: int | None = None,
+    explore_steps: int | None = None,
+) -> Agent:
+    """Learn everything there is to learn in the source; the agent.
+
+    `world`: a world, or its name. `out`: a run folder; the same call goes on where it was stopped; None: in memory. `steps`,
+    `explore_steps`: environment steps of pi_task and pi_exp, the preset's if not given.
+    """
+    world = registry.make(world) if isinstance(world, str) else world
+    settings = settings_of(world, preset, steps, None, explore_steps)
+    store: Store = Memory() if out is None else Run(Path(out))
+    with store.lock():
+        agent = task(world, store, seed, settings, preset)
+        agent = replace(agent, settings=settings)
+        return explore(world, store, infer(world, store, agent))
 
 
-def load_agent(path: Path, world: TileWorld | None = None) -> transfer.Agent:
-    """All that a finished run folder has learned."""
-    world, task, _ = load_task(path, world)
-    run = Run(path, create=False)
-    model = load_model(run, world)
-    if "one_episode_correct" not in run.result():
-        raise UserError(f"{path} has no finished exploration policy: train it with 'protoalign explore {path}'")
-    build = training.EXPLORERS[EXPLORE[run.config["preset"]].network]
-    net = build(generator(0, "shape"), world, run.config["task"]["width"])
-    like = {"ppo": {"net": net}, "world": ImaginedWorld(model, world)}
-    saved = run.restore("explore", like, part=True)
-    if saved is None:
-        raise UserError(f"{path} has no exploration policy yet: run 'protoalign explore {path}' first")
-    textures = appearance.load("source", world.category_names)
-    detector = novelty.train(textures, generator(run.config["seed"], "novelty"))
-    return transfer.Agent(world, task, saved.tree["world"].model, saved.tree["ppo"]["net"], detector, textures)
-
-
-def move(
-    path: Path,
-    target: str,
-    episodes: int,
-    seed: int,
-    env: str | None = None,
-    sure: float | None = None,
-    oracle: bool = False,
-    noise: float = 0.0,
-    jitter: float = 0.0,
+def measure(
+    agent: Agent, world: World, look: str, mapping: Mapping, seed: int, episodes: int | None = None, **options: Any
 ) -> dict[str, Any]:
-    """Move a finished run into a target look: explore there, find the mapping, and play before and after."""
-    check_seed(seed)
-    agent = load_agent(path, envs.board(env) if env else None)
-    if not isinstance(agent.world, Hunter):
-        raise UserError(f"there is no target of {agent.world.name} to move to")
-    name, size = agent.world.variant_name, agent.world.size
-    textures = appearance.load(target, agent.world.category_names)
-    started = time.monotonic()
-    changed: dict[str, Any] = {"variant": name, "appearance": target, "size": size, "noise": noise, "jitter": jitter}
-    mapping = transfer.align(HunterEnv(**changed), agent, episodes, seed, sure, oracle)
-    games = HunterVectorEnv(EVALUATION_EPISODES, **changed)
-    home = HunterVectorEnv(EVALUATION_EPISODES, name, size=size, obs="categories")
-    returns = {
-        "source_return": transfer.play(home, agent, lambda grid: grid, EVALUATION_EPISODES, seed),
-        "target_return_before": transfer.play(games, agent, agent.before, EVALUATION_EPISODES, seed),
-        "target_return": transfer.play(games, agent, mapping, EVALUATION_EPISODES, seed + 1),
+    """The task policy through pictures: in the source, in the target before and after, and there on games of its own.
+
+    The first three play the same games: where everything is taken for what it is, the very same is played. So the error of the
+    ratio is that of differences, game by game.
+    """
+    number, actions = episodes or agent.settings.target_episodes, len(agent.spec.actions)
+    told = getattr(world, "summary_of_games", None)
+    eyes: dict[str, tuple[str, dict[str, Any], Any, int]] = {
+        "source_return": ("source", {}, agent.vocabulary.read, seed),
+        "target_return_before": (look, options, agent.vocabulary.read, seed),
+        "target_return": (look, options, mapping, seed),
+        "target_return_own": (look, options, mapping, seed + 1),
     }
-    done = Run(path, create=False).result()
-    kept = ("seed", "preset", "task_steps", "explore_steps", "one_episode_correct", "versions")
-    figures: dict[str, Any] = {name: done[name] for name in kept if name in done}
-    figures |= {"env": agent.world.name, "target": target, "transfer_seed": seed, "noise": noise, "jitter": jitter}
-    for label, values in returns.items():
-        figures[label] = round(float(values.mean()), 5)
-        figures[f"{label}_se"] = round(float(values.std(ddof=1) / len(values) ** 0.5), 5)
-    home_return = figures["source_return"] or 1e-9  # an untrained policy may score exactly nothing
-    ratio = figures["target_return"] / home_return
-    # The spread of a quotient of two independent means, to first order.
-    error = np.hypot(figures["target_return_se"], ratio * figures["source_return_se"]) / abs(home_return)
-    truth = true_prototypes(mapping, textures)
-    return figures | {
+    found: dict[str, Any] = {}
+    returns = {}
+    for label, (shown, nuisance, see, games_seed) in eyes.items():
+        games = side_by_side(world, number, shown, **nuisance)
+        played = play(games, agent.task, see, actions, 1_000_000 + 1000 * games_seed, summary=told)
+        returns[label], named = played.returns, figures(played)
+        found |= {label: named.pop("return"), f"{label}_se": named.pop("return_se")}
+        found |= {f"{label.replace('_return', '')}_{key}": value for key, value in named.items()}
+    base = float(returns["source_return"].mean()) or 1e-9  # an untrained policy may score exactly nothing
+    ratio = float(returns["target_return"].mean()) / base
+    error = (returns["target_return"] - ratio * returns["source_return"]).std(ddof=1) / number**0.5 / abs(base)
+    own = float(returns["target_return_own"].mean()) / base
+    own_error = np.hypot(found["target_return_own_se"], own * found["source_return_se"]) / abs(base)
+    return found | {
+        "games": number,
         "ratio": round(ratio, 4),
         "ratio_se": round(float(error), 4),
-        "explore_episodes": mapping.episodes,
-        "target_steps": mapping.steps,
-        "mapping": [
-            {
-                "true": agent.world.category_names[truth[i]],
-                "found": agent.world.category_names[mapping.prototype[i]],
-                "probability": round(float(mapping.belief[i, mapping.prototype[i]]), 5),
-                "unseen": bool(mapping.unseen[i]),
-            }
-            for i in range(len(mapping.prototype))
-        ],
-        "mapping_correct": bool((mapping.prototype == truth).all()),
-        "sureness": round(mapping.sureness, 5),
-        "doubts": mapping.doubts(),
-        "seconds": done["seconds"] | {"transfer": round(time.monotonic() - started, 3)},
+        "ratio_own": round(own, 4),
+        "ratio_own_se": round(float(own_error), 4),
     }
 
 
-def true_prototypes(mapping: transfer.Mapping, textures: np.ndarray) -> np.ndarray:
-    """What each look found in the target truly is; to judge the mapping by, never to find it."""
-    centres = mapping.categories.centres[: len(mapping.prototype)]
-    flat = textures.reshape(-1, centres.shape[1]) / 255
-    return ((centres[:, None] - flat) ** 2).sum(-1).argmin(1) % textures.shape[-4]
+def transfer(
+    agent: Agent,
+    world: World,
+    look: str,
+    episodes: int = 4,
+    seed: int = 0,
+    sure: float | None = None,
+    oracle: bool = False,
+    games: int | None = None,
+    **options: Any,
+) -> tuple[Mapping, dict[str, Any]]:
+    """Put an agent into a world in another look: find the mapping, judge it, and measure play before and after.
+
+    `options` go to `world.make`, e.g. `noise`. Returns the mapping and figures for result.json.
+    """
+    check_seed(seed)
+    if world.spec.grid != agent.spec.grid or world.spec.actions != agent.spec.actions:
+        raise UserError(f"an agent trained in {agent.spec.name} cannot play in {world.spec.name}: other grid or actions")
+    world.pictures(look)  # complain about the look first
+    options = {name: value for name, value in options.items() if value}
+    started = time.monotonic()
+    mapping = agent.align(world.make(look, **options), episodes, sure, seed, oracle)
+    mapping.about = {"env": world.spec.name, "target": look, "transfer_seed": seed, "oracle": oracle, **options}
+    found = {
+        "env": world.spec.name,
+        "target": look,
+        "transfer_seed": seed,
+        **{name: options.get(name, 0.0) for name in ("noise", "jitter")},
+        **measure(agent, world, look, mapping, seed, games, **options),
+        "explore_episodes": len(mapping.returns),
+        "target_steps": mapping.steps,
+        "explore_returns": [round(x, 5) for x in mapping.returns],
+        **judge(mapping, world, look),
+        "sureness": round(mapping.sureness, 5),
+        "doubts": mapping.doubts,
+        "transfer_seconds": round(time.monotonic() - started, 3),
+    }
+    return mapping, found
 
 
-def add_figures(run: Run, stage: str, seconds: float, figures: dict[str, Any] | None = None) -> dict[str, Any]:
-    """A stage's figures and its time, in one write: it is done or it is not."""
-    return run.add_result((figures or {}) | {"seconds": run.result().get("seconds", {}) | {stage: seconds}})
-
-
-def whole(
-    env: str,
+def run(
+    world: World,
     out: Path,
     seed: int,
-    steps: int | None,
-    explore_steps: int | None,
     target: str,
     episodes: int,
     preset: str = "fast",
+    steps: int | None = None,
+    explore_steps: int | None = None,
 ) -> dict[str, Any]:
-    """The whole method in one world: task, infer, explore, transfer."""
-    appearance.load(target, envs.make(env).category_names)  # complain before the training, not after it
-    task(env, out, seed, preset, METHOD_STEPS if steps is None and preset == "fast" else steps)
-    infer(out)
-    explore(out, explore_steps)
-    run = Run(out)
-    with run.lock():
-        run.configure("transfer", {"target": target, "episodes": episodes})  # other targets: the transfer command
-        if "target_return" not in run.result():
-            run.add_result(move(out, target, episodes, seed))
-        return run.result()
+    """The whole method in a run folder: train in the source, then into one target look."""
+    world.pictures(target)  # complain before the training, not after it
+    store = Run(out)
+    with store.lock():
+        store.configure("transfer", {"target": target, "episodes": episodes})  # other targets: the transfer command
+    agent = train(world, seed, out, preset, steps, explore_steps)
+    with store.lock():
+        result = store.result()
+        if "target_return" not in result:
+            mapping, found = transfer(agent, world, target, episodes, seed)
+            mapping.save(out / "mapping")
+            seconds = result["seconds"] | {"transfer": found.pop("transfer_seconds")}
+            # "source" was the world it was trained in; from now on it is what is played through pictures.
+            kept = {f"trained_{key[7:]}": value for key, value in result.items() if key.startswith("source_")}
+            store.add_result(kept | found | {"seconds": seconds})
+        return store.result()

@@ -1,81 +1,112 @@
-"""Crafter's looks: what is new is noticed, and one kind on several grounds is one type."""
+"""One thing on several grounds is one group, told from pictures alone."""
 
 import numpy as np
 import pytest
-from PIL import Image, ImageDraw
 
-from protoalign.envs.crafter import sprites
-from protoalign.envs.crafter.names import CATEGORY_NAMES, MATERIALS
-from protoalign.perception.layers import Home, Looks
+from protoalign import worlds
+from protoalign.perception import layers
 
-GROUNDS = [MATERIALS.index(name) for name in ("grass", "sand", "path")]
-NEW = [CATEGORY_NAMES.index(name) for name in sprites.REDRAWN]
-
-
-@pytest.fixture(scope="module")
-def home() -> Home:
-    return Home(np.random.default_rng(0))
+CRAFTER = worlds.make("crafter")
+TRUTH = np.array(CRAFTER.spec.truth)
+GROUNDS = ("grass", "sand", "path", "water", "lava")
+RANDOM = [f"random:{seed}" for seed in range(1000, 1010)]
 
 
-def every_tile(look: str):
-    """All tiles of a look [8, 8, 3], each with its category."""
-    atlas = sprites.atlas(sprites.load(look))
-    for picture, category in enumerate(sprites.CATEGORY_OF):
-        for ground in [0] if picture < len(MATERIALS) else GROUNDS:
-            yield atlas[picture, ground], int(category)
+def paint(colour, shape=(8, 8), seed=None) -> np.ndarray:
+    """A tile of one colour, with some grain if there is a seed."""
+    tile = np.full((*shape, 3), colour, float)
+    if seed is not None:
+        tile += np.random.default_rng(seed).integers(-20, 21, tile.shape)
+    return np.clip(tile, 0, 255).astype(np.uint8)
 
 
-def test_at_home_nothing_is_new_and_everything_is_known(home):
-    looks = Looks(home)
-    assert all(looks.code(tile.reshape(-1)) == category for tile, category in every_tile("source"))
-    assert len(looks) == 0
+def lay(colour, mask, ground, opacity=1.0) -> np.ndarray:
+    """A thing of one colour over a ground, where the mask says so."""
+    return np.where(mask[..., None], opacity * np.array(colour) + (1 - opacity) * ground, ground).astype(np.uint8)
 
 
-@pytest.mark.parametrize("look", ["target", *(f"random:{seed}" for seed in range(100, 110)), "only:cow,stone:target"])
-@pytest.mark.parametrize("oracle", [False, True])
-def test_new_kinds_are_types_whatever_they_stand_on(home, look, oracle):
-    looks = Looks(home, labels=[] if oracle else None)
-    found: dict[int, set[int]] = {}
-    for tile, category in every_tile(look):
-        found.setdefault(category, set()).add(looks.code(tile.reshape(-1), category))
-    changed = [k for k in NEW if CATEGORY_NAMES[k] in look or not look.startswith("only")]
-    assert len(looks) == len(changed)
-    for category, codes in found.items():
-        (code,) = codes
-        assert (code >= len(CATEGORY_NAMES)) == (category in changed)
-        assert category in changed or code == category
-    assert len({codes.pop() for codes in found.values()}) == len(CATEGORY_NAMES), "no two kinds are one type"
+def ball(shape=(8, 8), size=0.3) -> np.ndarray:
+    rows, columns = ((np.arange(n) + 0.5) / n - 0.5 for n in shape)
+    return np.hypot.outer(rows, columns) < size
 
 
-def test_pictures_to_codes(home):
-    atlas = sprites.atlas(sprites.load("target"))
-    grid = np.full((7, 9), MATERIALS.index("grass"))
-    grid[2, 3], grid[4, 4], grid[0, 0] = NEW[3], NEW[1], NEW[3]  # two cows and a tree
-    ground = np.full((7, 9), MATERIALS.index("grass"))
-    ground[0, 0] = MATERIALS.index("sand")
-    codes = Looks(home)(np.asarray(sprites.draw(atlas, grid, ground)))
-    assert codes[2, 3] == codes[0, 0] == len(CATEGORY_NAMES)
-    assert codes[4, 4] == len(CATEGORY_NAMES) + 1
-    others = np.ones((7, 9), bool)
-    others[[2, 4, 0], [3, 4, 0]] = False
-    assert (codes[others] == MATERIALS.index("grass")).all()
+def kinds() -> np.ndarray:
+    """The kind of each of Crafter's pictures, arrows by direction."""
+    number = np.array([list(dict.fromkeys(TRUTH)).index(name) for name in TRUTH])
+    arrows = np.flatnonzero(TRUTH == "arrow")
+    number[arrows] = 100 + np.arange(len(arrows)) // (len(arrows) // 4)
+    return number
 
 
-def test_a_users_pictures(home, tmp_path):
-    """Large, smooth-edged, half transparent, or of one plain colour: one thing on several grounds is still one type."""
-    colours = [(90, 60, 20), (100, 72, 32), (255, 0, 255), (200, 30, 30), (250, 250, 250), (10, 10, 10)]
-    for name, colour in zip(sprites.REDRAWN, colours, strict=True):
-        picture = Image.new("RGBA", (32, 32), (*colour, 255) if name in MATERIALS or name == "zombie" else (0, 0, 0, 0))
-        draw = ImageDraw.Draw(picture)
-        if name == "cow":
-            draw.ellipse((3, 3, 29, 29), fill=(*colour, 255))
-        if name == "skeleton":
-            draw.rectangle((11, 2, 21, 30), fill=(*colour, 140))
-            draw.rectangle((3, 10, 28, 13), fill=(*colour, 255))
-        picture.save(tmp_path / f"{name}.png")
-    looks, found = Looks(home), dict[int, set[int]]()
-    for tile, category in every_tile(str(tmp_path)):
-        found.setdefault(category, set()).add(looks.code(tile.reshape(-1)))
-    assert len(looks) == len(NEW)
-    assert all(len(codes) == 1 for codes in found.values())
-    assert len({codes.pop() for codes in found.values()}) == len(CATEGORY_NAMES)
+@pytest.mark.parametrize("look", ["source", "target", *RANDOM, "only:cow,stone:target"])
+def test_every_thing_of_crafter_is_one_group(look):
+    found = layers.group(CRAFTER.pictures(look))
+    pairs = set(zip(found.group.tolist(), kinds().tolist(), strict=True))
+    assert len(pairs) == found.group.max() + 1 == 27
+    assert set(TRUTH[found.ground]) == set(GROUNDS)
+    assert TRUTH[found.under[list(TRUTH).index("plant")]] == "grass"
+    assert (found.under[found.ground] == -1).all()
+
+
+def test_some_of_crafters_pictures_never_join_two_things():
+    rng = np.random.default_rng(0)
+    kind = kinds()
+    standing = {name: set(kind[CRAFTER_ON[name]]) for name in GROUNDS}
+    whole = 0
+    for look in ("source", "target", "random:1000", "random:1003"):
+        pictures = CRAFTER.pictures(look)
+        for count in (50, 40, 25, 12):
+            some = np.sort(rng.permutation(len(pictures))[:count])
+            group = layers.group(pictures[some]).group
+            for number in range(group.max() + 1):
+                assert len(set(kind[some[group == number]])) == 1, (look, TRUTH[some[group == number]])
+            there = [i for i in some if any(i in CRAFTER_ON[name] and FIRST[name] in some for name in standing)]
+            number_of = dict(zip(some.tolist(), group.tolist(), strict=True))
+            for name in set(kind[there]):
+                whole += len({number_of[i] for i in there if kind[i] == name}) > 1
+    assert whole <= 1, "one thing on grounds that are all there is nearly always one group"
+
+
+FIRST = {name: list(TRUTH).index(name) for name in GROUNDS}  # the ground's own picture
+CRAFTER_ON = {
+    name: [
+        i
+        for i, picture in enumerate(CRAFTER.pictures("source"))
+        if i >= 13 and (picture == CRAFTER.pictures("source")[FIRST[name]]).all(-1).sum() >= layers.THROUGH
+    ]
+    for name in GROUNDS
+}
+
+
+def test_balls_of_one_shape_and_several_colours_are_not_one():
+    """What a red and a blue ball on sand differ by is what they differ by on grass: there the grounds are the same."""
+    floors = [paint((60, 160, 60), seed=1), paint((220, 200, 120), seed=2), paint((90, 90, 90), seed=3)]
+    colours = [(220, 30, 30), (30, 30, 220), (240, 240, 40)]
+    for used in (floors, floors[:2]):
+        tiles = [*used, *(lay(colour, ball(), floor) for colour in colours for floor in used)]
+        expected = [*range(len(used)), *np.repeat(np.arange(len(colours)) + len(used), len(used))]
+        assert layers.group(np.stack(tiles)).group.tolist() == expected
+        bare = layers.group(np.stack(tiles[len(used) :]))
+        assert bare.group.tolist() == list(range(len(bare.group))), "no ground was seen by itself: nothing is certain"
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (16, 16), (7, 5), (32, 24)])
+def test_half_transparent_things_and_any_size(shape):
+    floors = [paint((60, 160, 60), shape, 1), paint((220, 200, 120), shape, 2)]
+    tiles = [*floors, *(lay((200, 20, 150), ball(shape), floor, 0.6) for floor in floors)]
+    tiles += [lay((20, 20, 150), ball(shape, 0.4), floor) for floor in floors]
+    assert layers.group(np.stack(tiles)).group.tolist() == [0, 1, 2, 2, 3, 3]
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_where_nothing_lies_on_anything(count):
+    found = layers.group(np.random.default_rng(0).integers(0, 256, (count, 8, 8, 3)).astype(np.uint8))
+    assert found.group.tolist() == list(range(count))
+    assert not found.ground.any()
+    assert (found.under == -1).all()
+
+
+def test_one_ground_is_found_where_it_shows_most():
+    floor = paint((60, 160, 60), seed=1)
+    tiles = np.stack([lay((200, 20, 20), np.roll(ball(), 3, 0), floor), floor, lay((20, 20, 200), ball(), floor)])
+    assert layers.group(tiles).under.tolist() == [1, -1, 1]

@@ -1,11 +1,10 @@
 """The paper's q_theta (appendix B.1): hidden states are written onto the grid, and the whole transition is looked at.
 
-Tiles of a hidden type carry its state, tiles of a known one an embedding of its prototype. Convolutions run over the grids
-before and after, with action and reward at every tile; then each type reads, by attention, the tiles that are or were of it.
+Tiles of a hidden slot carry its state, tiles of a known one an embedding of its prototype. Convolutions run over the grids
+before and after, with action and reward at every tile; then each slot reads, by attention, the tiles that are or were of it.
 """
 
 from itertools import pairwise
-from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -14,21 +13,12 @@ import numpy as np
 from jax import Array
 
 from protoalign.alignment.imagination import Imagined
-from protoalign.alignment.inference import fix_known, gru, signs
-from protoalign.envs.base import TileWorld
-from protoalign.rl.networks import Dense
+from protoalign.alignment.inference import Step, fix_known, gru, signs
+from protoalign.rl.networks import Dense, Scene
+from protoalign.settings import InferConfig
 
 LAYERS = 3
 REWARD = 8  # numbers that stand for a reward
-
-
-class Seen(NamedTuple):
-    """N transitions as they are."""
-
-    before: Array  # [N, H, W] uint8, types
-    after: Array  # [N, H, W] uint8
-    action: Array  # [N] int32
-    reward: Array  # [N] float32
 
 
 class Conv(eqx.Module):
@@ -48,7 +38,7 @@ class Conv(eqx.Module):
 
 
 class BroadcastNet(eqx.Module):
-    """An `InferenceModel`. Gradients flow through the states on the grid, so a type learns to be told apart by others."""
+    """An `InferenceModel`. Gradients flow through the states on the grid, so a slot learns to be told apart by others."""
 
     start: Array  # [F]
     known: Array  # [C, F]
@@ -57,47 +47,50 @@ class BroadcastNet(eqx.Module):
     gru_in: Dense
     gru_hidden: Dense
     read: Dense
-    prototypes: int = eqx.field(static=True)
-    num_actions: int = eqx.field(static=True)
+    scene: Scene = eqx.field(static=True)
+    hideable: tuple[int, ...] = eqx.field(static=True)
 
-    def __init__(self, rng: np.random.Generator, world: TileWorld, width: int = 32):
-        self.prototypes = len(world.category_names)
-        self.num_actions = world.num_actions
+    def __init__(self, rng: np.random.Generator, scene: Scene, hideable: tuple[int, ...], config: InferConfig):
+        self.scene, self.hideable = scene, hideable
+        width = config.width
         # States are bounded by 1 after the first step; these are of a like size.
         self.start = jnp.asarray(0.5 * rng.standard_normal(width), jnp.float32)
-        self.known = jnp.asarray(0.5 * rng.standard_normal((self.prototypes, width)), jnp.float32)
-        self.happened = Dense(rng, 3, REWARD, 1.0)
-        sizes = [2 * width + self.num_actions + REWARD] + LAYERS * [width]
+        self.known = jnp.asarray(0.5 * rng.standard_normal((scene.prototypes, width)), jnp.float32)
+        self.happened = Dense(rng, 3 + scene.numbers, REWARD, 1.0)
+        sizes = [2 * width + scene.actions + REWARD] + LAYERS * [width]
         self.layers = [Conv(rng, *pair) for pair in pairwise(sizes)]
         self.gru_in = Dense(rng, width, 3 * width, 1.0)
         self.gru_hidden = Dense(rng, width, 3 * width, 1.0)
-        self.read = Dense(rng, width, self.prototypes, 0.1)
+        self.read = Dense(rng, width, len(hideable), 0.1)
 
-    def begin(self, batch: int, types: int | None = None) -> Array:
-        return jnp.broadcast_to(self.start, (batch, types or self.prototypes, len(self.start)))
+    def begin(self, batch: int, slots: int) -> Array:
+        return jnp.broadcast_to(self.start, (batch, slots, len(self.start)))
 
-    def look(self, before: Array, after: Array, action: Array, reward: Array, types: int) -> Seen:
-        return Seen(before, after, action, reward)
+    def digest(self, step: Step, slots: int) -> Step:
+        return step
 
     def score(self, hidden: Array, imagined: Imagined) -> Array:
         return fix_known(jax.nn.log_softmax(self.read(hidden)), imagined)
 
-    def update(self, hidden: Array, imagined: Imagined, seen: Seen) -> Array:
-        batch, types, width = hidden.shape
-        _, height, breadth = seen.before.shape
-        code = jnp.where(imagined.hidden[..., None], hidden, self.known[imagined.truth])  # [B, P, F]
-        number = np.arange(types, dtype=np.uint8)
-        before, after = (grid.reshape(batch, -1, 1) == number for grid in (seen.before, seen.after))  # [B, HW, P]
-        action = jax.nn.one_hot(seen.action, self.num_actions)
-        context = jnp.concatenate([action, self.happened(signs(seen.reward))], 1)  # the same at every tile
-        context = jnp.broadcast_to(context[:, None], (*before.shape[:2], context.shape[1]))
+    def update(self, hidden: Array, imagined: Imagined, step: Step, prior: Array | float = 0.0) -> Array:
+        batch, slots, width = hidden.shape
+        first = self.scene.prototypes
+        known = self.known[np.array(self.hideable)][imagined.truth]
+        code = jnp.where(imagined.hidden[..., None], hidden, known)  # [B, S, F]
+        code = jnp.concatenate([jnp.broadcast_to(self.known, (batch, *self.known.shape)), code], 1)  # [B, C + S, F]
+        every = np.arange(first + slots)
+        before, after = (grid.reshape(batch, -1, 1) == every.astype(grid.dtype) for grid in (step.before, step.after))
+        action = jax.nn.one_hot(step.action, self.scene.actions)
+        gained = jnp.sign(step.numbers_after - step.numbers_before)
+        context = jnp.concatenate([action, self.happened(jnp.concatenate([signs(step.reward), gained], 1))], 1)
+        context = jnp.broadcast_to(context[:, None], (*before.shape[:2], context.shape[1]))  # the same at every tile
         # A product with one-hot tiles, not a gather: its gradient is a product too.
         x = jnp.concatenate([before.astype(jnp.float32) @ code, after.astype(jnp.float32) @ code, context], -1)
-        x = x.reshape(batch, height, breadth, -1)
+        x = x.reshape(batch, *self.scene.grid, -1)
         for layer in self.layers:
             x = jax.nn.relu(layer(x))
         x = x.reshape(batch, -1, width)
-        involved = (before | after).swapaxes(1, 2)  # [B, P, HW]
+        involved = (before | after)[..., first:].swapaxes(1, 2)  # [B, S, HW]
         fit = hidden @ x.swapaxes(1, 2) / width**0.5
         weight = jax.nn.softmax(jnp.where(involved, fit, -1e9))
         updated = gru(self.gru_in(weight @ x), self.gru_hidden(hidden), hidden)

@@ -1,98 +1,67 @@
-"""q_theta (section 4.2, appendix B.1): which prototype is each type, judged by what has happened to it.
+"""q_theta (section 4.2, appendix B.1): which prototype is each slot, judged by what has happened to it.
 
-Every type has a hidden state, the same for all at the start. After each transition it takes in what happened around a few
-tiles of that type: the cells next to it and those up to three away in its row and column, before and after, each written as
-the current belief about its type and whether it is of the same type as the middle, with action and reward. Nothing depends
-on a type's number, so renaming types renames beliefs and changes nothing else.
+Every slot has a hidden state, the same for all at the start. After each transition it takes in what happened around a few tiles
+of that slot: the cells next to it and those some way off in its row and column, before and after. A cell is a prototype that is
+never hidden, or a slot, written as the current belief about it and whether it is the slot in the middle. To that come action,
+reward and what the step did to the numbers, if there are any. Nothing depends on a slot's number, so renaming slots renames
+beliefs and changes nothing else.
+
+In an egocentric view the picture moves with the agent: views before and after a step are aligned first, and where in the view a
+tile lies, which is where it lies from the agent, counts too.
 """
 
-from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax import Array
 
-from protoalign.alignment.imagination import Imagined, disguise, imagine
-from protoalign.envs.base import TileWorld
-from protoalign.rl.history import Episodes
-from protoalign.rl.networks import Dense
+from protoalign.alignment.imagination import Imagined
+from protoalign.rl.networks import Dense, Scene, embed_sum
+from protoalign.settings import InferConfig
 
-RADIUS = 3
-AROUND = [
-    (r, c) for r in range(-RADIUS, RADIUS + 1) for c in range(-RADIUS, RADIUS + 1) if max(abs(r), abs(c)) <= 1 or r * c == 0
-]
-CELLS = len(AROUND)
-TILES = 3  # of each type, those with most change around them
+GROUND = 0.25  # a slot that covers more of the grid than this is what others lie on
+NEXT_TO_AGENT = 20.0  # how much more a tile matters that the agent could touch
 
 
-class Seen(NamedTuple):
-    """What a transition shows of each of P types, before any belief enters; N transitions."""
+class Step(NamedTuple):
+    """N transitions as they are seen."""
 
-    patch: Array  # [N, P, TILES, 2, CELLS] int8, types around a tile before and after; P outside the grid
-    valid: Array  # [N, P, TILES] bool, the type has that many tiles
-    number: Array  # [N, P, 2] int32, its tiles before and after
+    before: Array  # [N, H, W] codes
+    after: Array  # [N, H, W]
+    numbers_before: Array  # [N, M]
+    numbers_after: Array  # [N, M]
     action: Array  # [N] int32
     reward: Array  # [N] float32
-
-
-def look(before: Array, after: Array, action: Array, reward: Array, types: int) -> Seen:
-    """Cut out what matters of transitions between type grids [N, H, W]."""
-    n, height, width = before.shape
-    rows, cols = np.divmod(np.arange(height * width), width)
-    window = (abs(rows[:, None] - rows) <= RADIUS) & (abs(cols[:, None] - cols) <= RADIUS)
-    flat = before.reshape(n, -1)
-    change = (flat != after.reshape(n, -1)).astype(jnp.float32) @ window.astype(np.float32)  # [N, HW], changes around a tile
-    of_type = flat[:, None, :] == np.arange(types, dtype=np.uint8)[:, None]  # [N, P, HW]
-    score = jnp.where(of_type, 1 + change[:, None, :], 0)
-    tiles, valid = [], []
-    for _ in range(TILES):
-        best = jnp.argmax(score, -1)  # [N, P]
-        valid.append(jnp.take_along_axis(score, best[..., None], -1)[..., 0] > 0)
-        tiles.append(best)
-        score = jnp.where(np.arange(height * width) == best[..., None], 0, score)
-    tile = jnp.stack(tiles, -1)  # [N, P, TILES]
-    wide = width + 2 * RADIUS
-    corner = (tile // width) * wide + tile % width
-    offset = np.array([(r + RADIUS) * wide + c + RADIUS for r, c in AROUND])
-    place = (corner[..., None] + offset).reshape(n, -1)  # [N, P * TILES * CELLS]
-
-    def patches(grid: Array) -> Array:
-        padding = ((0, 0), (RADIUS, RADIUS), (RADIUS, RADIUS))
-        padded = jnp.pad(grid.astype(jnp.int8), padding, constant_values=types).reshape(n, -1)
-        return jnp.take_along_axis(padded, place, 1).reshape(n, types, TILES, CELLS)
-
-    number = jnp.stack([of_type.sum(-1), (after.reshape(n, 1, -1) == np.arange(types, dtype=np.uint8)[:, None]).sum(-1)], -1)
-    return Seen(jnp.stack([patches(before), patches(after)], 3), jnp.stack(valid, -1), number, action, reward)
 
 
 class InferenceModel(Protocol):
     """What the rest of the method asks of q_theta."""
 
-    prototypes: int
+    scene: Scene
+    hideable: tuple[int, ...]
 
-    def begin(self, batch: int, types: int | None = None) -> Array:
-        """Hidden states [B, P, F] at an episode's start, the same for all types; as many types as prototypes if not given."""
+    def begin(self, batch: int, slots: int) -> Array:
+        """Hidden states [B, S, F] at an episode's start, the same for all slots."""
         ...
 
-    def look(self, before: Array, after: Array, action: Array, reward: Array, types: int) -> Any:
-        """What matters of N transitions between type grids [N, H, W]; a pytree with leading axis N."""
+    def digest(self, step: Step, slots: int) -> Any:
+        """What transitions show before any memory enters; a pytree with leading axis N."""
         ...
 
-    def update(self, hidden: Array, imagined: Imagined, seen: Any) -> Array:
-        """Hidden states after a transition."""
+    def update(self, hidden: Array, imagined: Imagined, digested: Any, prior: Array | float = 0.0) -> Array:
+        """Hidden states after a transition; `prior` [B, S, K], logs, is what is known of other slots besides this episode."""
         ...
 
     def score(self, hidden: Array, imagined: Imagined) -> Array:
-        """How well each prototype fits each type, [B, P, C], in logs over C; certain for types that are known."""
+        """How well each hideable prototype fits each slot, [B, S, K], in logs over K; certain for slots that are known."""
         ...
 
 
 def fix_known(score: Array, imagined: Imagined) -> Array:
-    """Scores [B, P, C], certain (0 and -30) for types that are known."""
+    """Scores [B, S, K], certain (0 and -30) for slots that are known."""
     known = jnp.where(imagined.truth[..., None] == np.arange(score.shape[-1]), 0.0, -30.0)
     return jnp.where(imagined.hidden[..., None], score, known)
 
@@ -112,125 +81,161 @@ def gru(x: Array, h: Array, hidden: Array) -> Array:
     return keep * hidden + (1 - keep) * new
 
 
-class InferenceNet(eqx.Module):
-    """The default: looks at small patches."""
+def align_views(before: Array, after: Array, grid: tuple[int, int], outside: int) -> Array:
+    """Codes after a step [N, H * W] where they lie in the view before it; `outside` for what has left the view.
+
+    Whether and where the view has moved is not known: of staying and four shifts, the one under which most cells agree.
+    """
+    height, width = grid
+    rows, cols = np.divmod(np.arange(height * width), width)
+    best, shown = (after == before).mean(1), after
+    padded = jnp.pad(after, ((0, 0), (0, 1)), constant_values=outside)
+    for down, right in ((0, -1), (0, 1), (-1, 0), (1, 0)):
+        r, c = rows - down, cols - right
+        inside = (r >= 0) & (r < height) & (c >= 0) & (c < width)
+        moved = padded[:, np.where(inside, r * width + c, height * width)]
+        agree = (moved == before)[:, inside].mean(1)
+        better = agree > best
+        best, shown = jnp.where(better, agree, best), jnp.where(better[:, None], moved, shown)
+    return shown
+
+
+class Digest(NamedTuple):
+    """What transitions show of each of S slots at up to T of its tiles, before beliefs enter; N transitions."""
+
+    slots: Array  # [N, S, T, 2 * cells] int8 or int32, the slot of each cell around a tile before and after; S where it is none
+    told: Array  # [N, 1 or S, 1 or T, F], what all that is certain adds up to
+    valid: Array  # [N, S, T] bool, the slot has that many tiles
+    number: Array  # [N, S, 2] int32, its tiles before and after
+
+
+class PatchNet(eqx.Module):
+    """The default q_theta: looks at small patches."""
 
     start: Array  # [F]
-    around: Dense
+    around: Dense  # of slots: beliefs and a mark of being the one in the middle, for each cell before and after
+    fixed: Array | None  # [2 * cells * (C + 1), F], of prototypes that are never hidden, and of what is outside
+    place: Array | None  # [H * W, F], in egocentric views
     action: Array  # [A, F]
     happened: Dense
     summary: Dense
     gru_in: Dense
     gru_hidden: Dense
     read: Dense
-    prototypes: int = eqx.field(static=True)
+    scene: Scene = eqx.field(static=True)
+    hideable: tuple[int, ...] = eqx.field(static=True)
+    radius: int = eqx.field(static=True)
+    tiles: int = eqx.field(static=True)
 
-    def __init__(self, rng: np.random.Generator, world: TileWorld, width: int = 32):
-        self.prototypes = len(world.category_names)
+    def __init__(self, rng: np.random.Generator, scene: Scene, hideable: tuple[int, ...], config: InferConfig):
+        self.scene, self.hideable, self.radius, self.tiles = scene, hideable, config.radius, config.tiles
+        width, cells, kinds = config.width, len(self.cells), len(hideable)
         self.start = jnp.asarray(0.1 * rng.standard_normal(width), jnp.float32)
-        self.around = Dense(rng, 2 * CELLS * (self.prototypes + 1), width)
-        self.action = jnp.asarray(0.5 * rng.standard_normal((world.num_actions, width)), jnp.float32)
-        self.happened = Dense(rng, 3, width)
+        self.around = Dense(rng, 2 * cells * (kinds + 1), width)
+        self.action = jnp.asarray(0.5 * rng.standard_normal((scene.actions, width)), jnp.float32)
+        self.happened = Dense(rng, 3 + 3 * scene.numbers, width)
         self.summary = Dense(rng, width + 3, width)
         self.gru_in = Dense(rng, width, 3 * width, 1.0)
         self.gru_hidden = Dense(rng, width, 3 * width, 1.0)
-        self.read = Dense(rng, width, self.prototypes, 0.1)
+        self.read = Dense(rng, width, kinds, 0.1)
+        self.fixed = self.place = None
+        if kinds < scene.prototypes:
+            rows = 2 * cells * (scene.prototypes + 1)
+            self.fixed = jnp.asarray(0.3 * rng.standard_normal((rows, width)), jnp.float32)
+        if scene.cell is not None:
+            self.place = jnp.asarray(0.3 * rng.standard_normal((scene.tiles, width)), jnp.float32)
 
-    def begin(self, batch: int, types: int | None = None) -> Array:
-        return jnp.broadcast_to(self.start, (batch, types or self.prototypes, len(self.start)))
+    @property
+    def cells(self) -> list[tuple[int, int]]:
+        """Offsets of the cells that are looked at."""
+        reach = range(-self.radius, self.radius + 1)
+        return [(r, c) for r in reach for c in reach if max(abs(r), abs(c)) <= 1 or r * c == 0]
 
-    def look(self, before: Array, after: Array, action: Array, reward: Array, types: int) -> Seen:
-        return look(before, after, action, reward, types)
+    def begin(self, batch: int, slots: int) -> Array:
+        return jnp.broadcast_to(self.start, (batch, slots, len(self.start)))
 
     def score(self, hidden: Array, imagined: Imagined) -> Array:
         return fix_known(jax.nn.log_softmax(self.read(hidden)), imagined)
 
-    def update(self, hidden: Array, imagined: Imagined, seen: Seen) -> Array:
-        batch, types = hidden.shape[:2]
+    def digest(self, step: Step, slots: int) -> Digest:
+        scene = self.scene
+        n, first, outside = len(step.action), scene.prototypes, scene.prototypes + slots
+        before, after = (x.reshape(n, scene.tiles) for x in (step.before, step.after))
+        if scene.cell is not None:
+            after = align_views(before, after, scene.grid, outside)
+        tile, valid, number = self._choose(before, after, slots, outside)
+        around = jnp.concatenate([self._cells(x, tile, outside) for x in (before, after)], -1)  # [N, S, T, 2 * cells]
+        told = self.action[step.action] + self.happened(self._happened(step)) + self.around.bias
+        told = told[:, None, None]
+        if self.place is not None:
+            told = told + self.place[tile]
+        if self.fixed is not None:
+            code = jnp.where(around < first, around, jnp.where(around == outside, first, len(self.fixed)))
+            rows = jnp.minimum(np.arange(around.shape[-1]) * (first + 1) + code, len(self.fixed))
+            told = told + embed_sum(self.fixed, rows.reshape(-1, rows.shape[-1])).reshape(*rows.shape[:-1], -1)
+        slot = jnp.where((around >= first) & (around < outside), around - first, slots)
+        return Digest(slot.astype(np.int8 if slots < 127 else np.int32), told, valid, number)
+
+    def _happened(self, step: Step) -> Array:
+        if not self.scene.numbers:
+            return signs(step.reward)
+        gained = step.numbers_after - step.numbers_before
+        return jnp.concatenate([signs(step.reward), gained > 0, gained < 0, jnp.minimum(step.numbers_before, 1)], 1)
+
+    def _choose(self, before: Array, after: Array, slots: int, outside: int) -> tuple[Array, Array, Array]:
+        """Of each slot the tiles [N, S, T] with most change around them, or near the agent; whether they are any; and how many
+        tiles it has before and after, [N, S, 2]."""
+        scene = self.scene
+        rows, cols = np.divmod(np.arange(scene.tiles), scene.grid[1])
+        window = (abs(rows[:, None] - rows) <= self.radius) & (abs(cols[:, None] - cols) <= self.radius)
+        change = ((before != after) & (after != outside)).astype(jnp.float32) @ window.astype(np.float32)  # [N, HW]
+        if scene.cell is not None:
+            distance = abs(rows - rows[scene.cell]) + abs(cols - cols[scene.cell])
+            change = change + (1 / (1 + distance) + NEXT_TO_AGENT * (distance == 1)).astype(np.float32)
+        each = (scene.prototypes + np.arange(slots))[:, None].astype(before.dtype)
+        of_slot = before[:, None, :] == each  # [N, S, HW]
+        score = jnp.where(of_slot, 1 + change[:, None, :], 0)
+        tiles, valid = [], []
+        for _ in range(self.tiles):
+            best = jnp.argmax(score, -1)  # [N, S]
+            valid.append(jnp.take_along_axis(score, best[..., None], -1)[..., 0] > 0)
+            tiles.append(best)
+            score = jnp.where(np.arange(scene.tiles) == best[..., None], 0, score)
+        number = jnp.stack([of_slot.sum(-1), (after[:, None, :] == each).sum(-1)], -1)
+        return jnp.stack(tiles, -1), jnp.stack(valid, -1), number
+
+    def _cells(self, grid: Array, tile: Array, outside: int) -> Array:
+        """Codes [N, S, T, cells] around tiles [N, S, T] of grids [N, H * W]."""
+        (height, width), radius = self.scene.grid, self.radius
+        wide = width + 2 * radius
+        padded = jnp.pad(grid.reshape(-1, height, width), ((0, 0), (radius, radius), (radius, radius)), constant_values=outside)
+        offset = np.array([(r + radius) * wide + c + radius for r, c in self.cells])
+        corner = (tile // width) * wide + tile % width
+        spots = (corner[..., None] + offset).reshape(len(grid), -1)
+        found = jnp.take_along_axis(padded.reshape(len(grid), -1), spots, 1)
+        return found.reshape(*tile.shape, len(offset)).astype(jnp.int32)
+
+    def update(self, hidden: Array, imagined: Imagined, digested: Digest, prior: Array | float = 0.0) -> Array:
+        batch, slots = hidden.shape[:2]
+        kinds, cells, tiles = len(self.hideable), 2 * len(self.cells), self.tiles
         # No gradient passes through the beliefs that colour the patches.
-        code = jnp.exp(jax.lax.stop_gradient(self.score(hidden, imagined)))
-        patch = seen.patch.reshape(batch, types, TILES, 2 * CELLS)
-        each = np.arange(types, dtype=np.int8)
+        belief = jnp.exp(jax.lax.stop_gradient(self.score(hidden, imagined)))
+        if not isinstance(prior, float):
+            belief = jax.nn.softmax(jnp.log(belief + 1e-9) + prior)
+        each = np.arange(slots, dtype=digested.slots.dtype)
         # Cells get what the network makes of a belief, not the belief: the same sum, with one product instead of a gather.
-        weight = self.around.weight.reshape(self.prototypes + 1, 2 * CELLS, -1)
-        worth = code.reshape(-1, self.prototypes) @ weight[:-1].reshape(self.prototypes, -1)
-        lies = patch.reshape(batch, types * TILES, 1, -1) == each[:, None]  # [B, P * TILES, P, 2 * CELLS]
-        x = lies.astype(jnp.float32).reshape(batch, types * TILES, -1) @ worth.reshape(batch, types * 2 * CELLS, -1)
-        same = (patch == each[:, None, None]).astype(jnp.float32).reshape(-1, 2 * CELLS) @ weight[-1]
-        x = x.reshape(batch, types, TILES, -1) + same.reshape(batch, types, TILES, -1) + self.around.bias
-        context = self.action[seen.action] + self.happened(signs(seen.reward))
-        x = jax.nn.relu(x + context[:, None, None])  # [B, P, TILES, F]
-        valid = seen.valid[..., None].astype(jnp.float32)
+        weight = self.around.weight.reshape(kinds + 1, cells, -1)
+        worth = belief.reshape(-1, kinds) @ weight[:-1].reshape(kinds, -1)
+        lies = digested.slots.reshape(batch, slots * tiles, 1, cells) == each[:, None]  # [B, S * T, S, 2 * cells]
+        x = lies.astype(jnp.float32).reshape(batch, slots * tiles, -1) @ worth.reshape(batch, slots * cells, -1)
+        same = (digested.slots == each[:, None, None]).astype(jnp.float32).reshape(-1, cells) @ weight[-1]
+        x = jax.nn.relu(x.reshape(batch, slots, tiles, -1) + same.reshape(batch, slots, tiles, -1) + digested.told)
+        valid = digested.valid[..., None].astype(jnp.float32)
         x = (x * valid).sum(2) / jnp.maximum(valid.sum(2), 1)
-        # How many tiles a type has differs between worlds that work the same; that it is the ground they lie on does not.
-        count = seen.number.astype(jnp.float32)
-        ground = count[..., 0] > 0.25 * count[..., 0].sum(1, keepdims=True)
-        told = jnp.stack([ground, count[..., 1] - count[..., 0], count[..., 1] == 0], -1)
+        # How many tiles a slot has differs between worlds that work the same; that it is the ground they lie on does not.
+        count = digested.number.astype(jnp.float32)
+        ground = count[..., 0] > GROUND * self.scene.tiles
+        told = jnp.stack([ground, jnp.clip(count[..., 1] - count[..., 0], -3, 3), count[..., 1] == 0], -1)
         x = jax.nn.relu(self.summary(jnp.concatenate([x, told], -1)))
         updated = gru(self.gru_in(x), self.gru_hidden(hidden), hidden)
-        present = seen.number[..., :1] > 0
-        return jnp.where(present, updated, hidden)
-
-
-# -- training ------------------------------------------------------------------------------------------------------------
-
-
-def follow(model: InferenceModel, episodes: Episodes, imagined: Imagined) -> Array:
-    """Scores after every step of B episodes, [L, B, P, C]; an ended episode's stay as they are."""
-    batch, length = episodes.action.shape
-    types = disguise(imagined, episodes.observation)
-
-    def flat(x: Array) -> Array:
-        return x.reshape(-1, *x.shape[2:])
-
-    seen = model.look(
-        flat(types[:, :-1]),
-        flat(types[:, 1:]),
-        flat(episodes.action).astype(jnp.int32),
-        flat(episodes.reward),
-        model.prototypes,
-    )
-    seen = jax.tree.map(lambda x: x.reshape(batch, length, *x.shape[1:]).swapaxes(0, 1), seen)
-
-    def step(hidden: Array, x: tuple[Any, Array]) -> tuple[Array, Array]:
-        seen, time = x
-        after = model.update(hidden, imagined, seen)
-        hidden = jnp.where((time < episodes.length)[:, None, None], after, hidden)
-        return hidden, model.score(hidden, imagined)
-
-    _, score = jax.lax.scan(step, model.begin(batch), (seen, jnp.arange(length)))
-    return score
-
-
-def loss(model: InferenceModel, episodes: Episodes, key: Array) -> tuple[Array, dict[str, Array]]:
-    """Eq. 7: minus the log-probability of the truth, per hidden type, at the start and after every step of the episode."""
-    imagined = imagine(key, len(episodes.length), model.prototypes)
-    start = model.score(model.begin(len(episodes.length)), imagined)
-    score = jnp.concatenate([start[None], follow(model, episodes, imagined)])
-    truth = jnp.broadcast_to(imagined.truth[..., None], (*score.shape[:-1], 1))
-    given = jnp.take_along_axis(score, truth, -1)[..., 0] * imagined.hidden  # [1 + L, B, P]
-    per_step = -given.sum((1, 2)) / jnp.maximum(imagined.hidden.sum(), 1)
-    right = (score[-1].argmax(-1) == imagined.truth).all(-1)
-    return per_step.mean(), {"loss": per_step.mean(), "final_loss": per_step[-1], "episodes_right": right.mean()}
-
-
-def make_optimiser(updates: int, first_rate: float, last_rate: float) -> optax.GradientTransformation:
-    return optax.chain(optax.clip_by_global_norm(1.0), optax.adam(optax.linear_schedule(first_rate, last_rate, updates)))
-
-
-def make_fit(optimiser: optax.GradientTransformation) -> Callable[..., Any]:
-    """`fit(model, optimiser_state, episodes, key) -> model, optimiser_state, metrics`: one gradient step, jitted."""
-
-    @jax.jit
-    def fit(model: Any, state: Any, episodes: Episodes, key: Array) -> Any:
-        grads, metrics = jax.grad(loss, has_aux=True)(model, episodes, key)
-        steps, state = optimiser.update(grads, state)
-        return optax.apply_updates(model, steps), state, metrics
-
-    return fit
-
-
-def choose(episodes: Episodes, rng: np.random.Generator, number: int) -> Episodes:
-    """Some episodes at random."""
-    chosen = rng.integers(0, len(episodes.length), number)
-    return Episodes(*(x[chosen] for x in episodes))
+        return jnp.where(count[..., :1] > 0, updated, hidden)

@@ -1,111 +1,201 @@
-"""The two training stages of the method after the task policy: `infer` (q_theta) and `explore` (pi_exp)."""
+"""Algorithm 1: training of q_theta on the history, and of pi_exp in imagined worlds."""
 
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
+import optax
+from jax import Array
 
-from protoalign.alignment import inference
+from protoalign.alignment import hypotheses
 from protoalign.alignment.broadcast import BroadcastNet
-from protoalign.alignment.decoding import by_prototype, share_right
-from protoalign.alignment.exploration import ExplorerNet, ImaginedWorld, RelationExplorer, explore, from_task
-from protoalign.alignment.inference import InferenceModel, InferenceNet
-from protoalign.config import ExploreConfig, InferConfig
-from protoalign.envs.base import TileWorld, World
-from protoalign.rl.history import Episodes
-from protoalign.rl.networks import ActorCritic, RelativeNet
-from protoalign.rl.train import fit, train
+from protoalign.alignment.exploration import Explorer, ImaginedWorld, explore, explorer_from
+from protoalign.alignment.imagination import Imagined, hide, imagine
+from protoalign.alignment.inference import InferenceModel, PatchNet, Step
+from protoalign.rl.history import Episodes, join
+from protoalign.rl.networks import Scene
+from protoalign.rl.rollout import Learnable
+from protoalign.rl.train import Store, fit, train
 from protoalign.rng import generator, stream
-from protoalign.runs import Run
+from protoalign.settings import ExploreConfig, InferConfig
+from protoalign.worlds.base import Observation
 
 WATCHED_EPISODES = 1024
-_explore = jax.jit(explore, static_argnums=(3, 4))
+AT_ONCE = 1024  # imagined episodes in one compiled program
 
-MODELS: dict[str, Callable[..., InferenceModel]] = {"patches": InferenceNet, "broadcast": BroadcastNet}
-EXPLORERS: dict[str, Callable[..., ActorCritic]] = {"relative": ExplorerNet.fresh, "relation": RelationExplorer.fresh}
+explore_jit = eqx.filter_jit(explore)
+
+
+def build_model(seed: int, scene: Scene, hideable: tuple[int, ...], config: InferConfig) -> InferenceModel:
+    """An untrained q_theta."""
+    build: dict[str, Callable[..., InferenceModel]] = {"patches": PatchNet, "broadcast": BroadcastNet}
+    return build[config.network](generator(seed, "infer/network"), scene, hideable, config)
+
+
+def follow(model: InferenceModel, episodes: Episodes, imagined: Imagined) -> Array:
+    """Scores before the first and after every step of B episodes of prototypes, [1 + L, B, S, K]; at the end they stay."""
+    batch, length = episodes.action.shape
+    slots = imagined.truth.shape[1]
+    tiles, numbers = episodes.observation
+    codes = hide(imagined, tiles, model.scene.prototypes, model.hideable)
+
+    def flat(x: Array) -> Array:
+        return x.reshape(batch * length, *x.shape[2:])
+
+    numbers = numbers.astype(jnp.float32)
+    step = Step(
+        flat(codes[:, :-1]),
+        flat(codes[:, 1:]),
+        flat(numbers[:, :-1]),
+        flat(numbers[:, 1:]),
+        flat(episodes.action).astype(jnp.int32),
+        flat(episodes.reward),
+    )
+    digested = model.digest(step, slots)
+    digested = jax.tree.map(lambda x: x.reshape(batch, length, *x.shape[1:]).swapaxes(0, 1), digested)
+
+    def advance(hidden: Array, x: tuple[Any, Array]) -> tuple[Array, Array]:
+        digested, time = x
+        after = model.update(hidden, imagined, digested)
+        hidden = jnp.where((time < episodes.length)[:, None, None], after, hidden)
+        return hidden, hidden
+
+    start = model.begin(batch, slots)
+    _, hidden = jax.lax.scan(advance, start, (digested, jnp.arange(length)))
+    return jax.vmap(model.score, (0, None))(jnp.concatenate([start[None], hidden]), imagined)
+
+
+def loss(model: InferenceModel, episodes: Episodes, imagined: Imagined) -> tuple[Array, dict[str, Array]]:
+    """Eq. 7: minus the log-probability of the truth, per hidden slot, at the start and after every step of the episode."""
+    score = follow(model, episodes, imagined)
+    truth = jnp.broadcast_to(imagined.truth[..., None], (*score.shape[:-1], 1))
+    given = jnp.take_along_axis(score, truth, -1)[..., 0] * imagined.hidden  # [1 + L, B, S]
+    per_step = -given.sum((1, 2)) / jnp.maximum(imagined.hidden.sum(), 1)
+    right = (score[-1].argmax(-1) == imagined.truth) | ~imagined.hidden
+    return per_step.mean(), {"loss": per_step.mean(), "final_loss": per_step[-1], "episodes_right": right.all(-1).mean()}
+
+
+def make_optimiser(updates: int, first_rate: float, last_rate: float) -> optax.GradientTransformation:
+    return optax.chain(optax.clip_by_global_norm(1.0), optax.adam(optax.linear_schedule(first_rate, last_rate, updates)))
+
+
+def make_fit(optimiser: optax.GradientTransformation, config: InferConfig) -> Callable[..., Any]:
+    """`fit(model, optimiser_state, episodes, key) -> model, optimiser_state, metrics`: one gradient step, jitted."""
+
+    @eqx.filter_jit
+    def fit(model: Any, state: Any, episodes: Episodes, key: Array) -> Any:
+        twice = 0.0 if model.scene.cell is not None else config.twice
+        imagined = imagine(key, len(episodes.length), len(model.hideable), config.hide_all, twice, model.scene.grid)
+        grads, metrics = jax.grad(loss, has_aux=True)(model, episodes, imagined)
+        steps, state = optimiser.update(grads, state)
+        return optax.apply_updates(model, steps), state, metrics
+
+    return fit
 
 
 def train_inference(
-    run: Run, config: InferConfig, world: TileWorld, history: Episodes, seed: int
-) -> tuple[InferenceModel, dict[str, Any]]:
-    """Train q_theta on the history (algorithm 1, pre-training)."""
-    model = MODELS[config.network](generator(seed, "infer/network"), world, config.width)
-    optimiser = inference.make_optimiser(config.updates, config.learning_rate, config.final_learning_rate)
-    gradient_step = inference.make_fit(optimiser)
+    store: Store, config: InferConfig, model: InferenceModel, history: Episodes, seed: int, title: str = ""
+) -> tuple[InferenceModel, float]:
+    """q_theta trained on the history (pre-training); and the seconds that took."""
+    optimiser = make_optimiser(config.updates, config.learning_rate, config.final_learning_rate)
+    gradient_step = make_fit(optimiser, config)
     key = stream(seed, "infer/imagine")
 
     def update(state: dict[str, Any], i: int) -> tuple[dict[str, Any], dict[str, Any]]:
-        batch = inference.choose(history, generator(seed, f"infer/{i}"), config.batch)
+        batch = history.some(generator(seed, f"infer/{i}"), config.batch)
         model, moments, metrics = gradient_step(state["model"], state["optimiser"], batch, jax.random.fold_in(key, i))
         return {"model": model, "optimiser": moments}, metrics
 
     shown = "loss {loss:.3f}  episodes right {episodes_right:.3f}"
     start = {"model": model, "optimiser": optimiser.init(model)}
-    state, seconds = fit(run, "infer", f"infer {world.name}", config.updates, start, update, shown)
-    return state["model"], {"seconds": seconds}
+    state, seconds = fit(store, "infer", f"infer {title}".strip(), config.updates, start, update, shown)
+    return state["model"], seconds
 
 
 def train_exploration(
-    run: Run,
+    store: Store,
     config: ExploreConfig,
-    world: TileWorld,
+    infer: InferConfig,
+    world: Learnable,
     model: InferenceModel,
-    task: ActorCritic,
+    task: Any,
     history: Episodes,
     seed: int,
-) -> tuple[Any, InferenceModel, dict[str, Any]]:
-    """Train pi_exp in imagined worlds, refreshing q_theta on its episodes; the explorer and the model it ended with."""
-    longest = history.action.shape[1]
-    optimiser = inference.make_optimiser(config.refresh, config.refresh_rate, 0.1 * config.refresh_rate)
-    gradient_step = inference.make_fit(optimiser)
-    rng = generator(seed, "explore/network")
-    if config.from_task:
-        assert isinstance(task, RelativeNet)
-        net: ActorCritic = from_task(rng, task, config.from_task)
-    else:
-        net = EXPLORERS[config.network](rng, world, run.config["task"]["width"])
+    longest: int,
+    title: str = "",
+) -> tuple[Explorer, InferenceModel, dict[str, Any]]:
+    """pi_exp trained in imagined worlds, q_theta refreshed on its episodes; the explorer and the model it ended with."""
+    optimiser = make_optimiser(config.refresh, config.refresh_rate, 0.1 * config.refresh_rate)
+    gradient_step = make_fit(optimiser, infer)
+    net = explorer_from(task, model.hideable, generator(seed, "explore/network"), config.from_task)
 
-    def refresh(imagined_world: World, net: Any, update: int) -> World:
-        assert isinstance(imagined_world, ImaginedWorld)
+    def refresh(imagined_world: ImaginedWorld, net: Explorer, update: int) -> ImaginedWorld:
         key = jax.random.fold_in(stream(seed, "explore/refresh"), update)
-        fresh: Episodes = jax.device_get(_explore(imagined_world, net, key, config.episodes, longest).episodes)
-        model = imagined_world.model
+        keys = jax.random.split(key, -(-config.episodes // AT_ONCE))
+        number = min(AT_ONCE, config.episodes)
+        fresh = join([jax.device_get(explore_jit(imagined_world, net, k, number).episodes) for k in keys])
+        model: Any = imagined_world.model
         state = optimiser.init(model)
         for i in range(config.refresh):
             rng = generator(seed, f"explore/refresh/{update}/{i}")
-            halves = [inference.choose(part, rng, config.batch // 2) for part in (history, fresh)]
-            batch = Episodes(*(np.concatenate(pair) for pair in zip(*halves, strict=True)))
+            batch = join([part.some(rng, config.batch // 2) for part in (history, fresh)])
             model, state, _ = gradient_step(model, state, batch, jax.random.fold_in(key, i))
-        return ImaginedWorld(model, imagined_world.world, imagined_world.hide_all)
+        return eqx.tree_at(lambda w: w.model, imagined_world, model)
 
-    def watch(imagined_world: World, net: Any) -> dict[str, float]:
-        assert isinstance(imagined_world, ImaginedWorld)
-        found = measure(world, imagined_world.model, net, seed, WATCHED_EPISODES, longest)
+    def watch(imagined_world: ImaginedWorld, net: Explorer) -> dict[str, float]:
+        found = measure(world, imagined_world.model, net, seed, min(WATCHED_EPISODES, config.measured), longest)
         return {name: found[name] for name in ("one_episode_correct", "information")}
 
-    start = ImaginedWorld(model, world, config.hide_all)
-    net, last, figures = train(run, "explore", config, start, net, seed, refresh if config.refresh else None, watch)
-    assert isinstance(last, ImaginedWorld)
+    start = ImaginedWorld(model, world, longest, config.hide_all)
+    net, last, figures = train(
+        store, "explore", config, start, net, seed, refresh if config.refresh else None, watch, title=title
+    )
     return net, last.model, figures
 
 
-def measure(world: TileWorld, model: InferenceModel, net: Any, seed: int, number: int, longest: int) -> dict[str, Any]:
-    """How often one, two and four episodes suffice when everything is hidden, over `number` imagined episodes.
+def measure(
+    world: Learnable, model: InferenceModel, net: Any, seed: int, number: int, longest: int, names: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """How often one, two and four episodes suffice when everything that may be is hidden, over `number` imagined episodes.
 
-    Also the information gained in one, in nats: what the truth is given at the end, less what it was given at the start.
+    A prototype that was not met in them can be told by elimination if it is the only one; `..._met` counts only episodes in
+    which all were met. Also the information gained in one, in nats: what the truth is given at the end, less what at the start.
+    With `names` of the hideable prototypes, figures for each of them.
     """
-    everything = ImaginedWorld(model, world, 1.0)
-    done = jax.device_get(_explore(everything, net, stream(seed, "explore/measure"), number, longest))
-    start = everything.model.score(everything.model.begin(number), done.imagined)
-    given = [np.take_along_axis(np.asarray(x), done.imagined.truth[..., None], 2).sum((1, 2)) for x in (start, done.score)]
-    scores = by_prototype(done.score, done.imagined.truth)
-    return {
-        "one_episode_correct": round(share_right(scores, 1), 4),
-        "one_episode_correct_type_by_type": round(share_right(scores, 1, joint=False), 4),
-        "two_episodes_correct": round(share_right(scores, 2), 4),
-        "four_episodes_correct": round(share_right(scores, 4), 4),
-        "information": round(float(np.mean(given[-1] - given[0])), 4),
-        "measured_episodes": number,
-        "episode_steps": round(float(done.episodes.length.mean()), 2),
+    everything = ImaginedWorld(model, world, longest, 1.0)
+    keys = jax.random.split(stream(seed, "explore/measure"), -(-number // AT_ONCE))
+    parts = [jax.device_get(explore_jit(everything, net, key, min(AT_ONCE, number))) for key in keys]
+    done = join(parts)
+    truth = done.imagined.truth
+    first = jax.tree.map(lambda x: x[:1], done.imagined)
+    start = np.asarray(model.score(model.begin(1, truth.shape[1]), first))[0]
+    score = hypotheses.by_prototype(done.score, truth)
+    at_first = hypotheses.by_prototype(np.broadcast_to(start, done.score.shape), truth)
+    own = np.arange(score.shape[1])
+    tiles, length = done.episodes.observation.tiles, done.episodes.length
+    shown = np.arange(tiles.shape[1]) <= length[:, None]
+    met = np.stack([((tiles == c).any((2, 3)) & shown).any(1) for c in model.hideable], 1)  # [E, K]
+    told = {
+        "one_episode_correct": hypotheses.share_right(score, 1, met=met),
+        "one_episode_correct_type_by_type": hypotheses.share_right(score, 1, joint=False),
+        "two_episodes_correct": hypotheses.share_right(score, 2, met=met),
+        "four_episodes_correct": hypotheses.share_right(score, 4, met=met),
+        "one_episode_all_met": float(met.all(1).mean()),
+        "information": float((score - at_first)[:, own, own].sum(1).mean()),
+        "episode_steps": float(length.mean()),
     }
+    found: dict[str, Any] = {name: round(value, 4) for name, value in told.items()} | {"measured_episodes": len(score)}
+    if names:
+        right = met & (score.argmax(-1) == own)
+        found["one_episode_by_kind"] = {name: round(float(x), 4) for name, x in zip(names, right.mean(0), strict=True)}
+        found["one_episode_met"] = {name: round(float(x), 4) for name, x in zip(names, met.mean(0), strict=True)}
+    return found
+
+
+def as_prototypes(episodes: Episodes, prototype_of: np.ndarray) -> Episodes:
+    """Episodes of picture ids as episodes of prototypes."""
+    tiles = prototype_of[episodes.observation.tiles].astype(np.uint8 if prototype_of.max() < 255 else np.int32)
+    return episodes._replace(observation=Observation(tiles, episodes.observation.numbers))

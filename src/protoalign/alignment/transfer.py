@@ -1,255 +1,254 @@
-"""Into the target world (section 4.3): explore a few episodes, decide what is what, then play.
+"""Into the target (section 4.3): play a few episodes there, and decide what is what.
 
-The target is any Gymnasium environment that shows pixels, reached through reset and step alone.
+The target is any Gymnasium environment that shows pictures made of tiles, reached through reset and step alone.
 """
 
-from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
+import equinox as eqx
 import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from protoalign.alignment import decoding
-from protoalign.alignment.assignment import log_marginals
-from protoalign.alignment.exploration import View
-from protoalign.alignment.imagination import Imagined
-from protoalign.alignment.inference import InferenceModel
-from protoalign.envs import appearance
-from protoalign.envs.base import TileWorld
+from protoalign.alignment import hypotheses
+from protoalign.alignment.imagination import Imagined, code_type
+from protoalign.alignment.inference import InferenceModel, Step
+from protoalign.alignment.mapping import Mapping, Moment
 from protoalign.errors import UserError
-from protoalign.perception.categories import Categories, Clusters, Labelled, as_tiles
-from protoalign.perception.classifier import TileClassifier
-from protoalign.perception.novelty import NoveltyDetector
-from protoalign.rl.networks import ActorCritic
+from protoalign.perception.tile_types import TileTypes
+from protoalign.perception.tiles import check_picture
+from protoalign.perception.vocabulary import Vocabulary
+from protoalign.rl.networks import ActorCritic, Believed, Scene
 from protoalign.rl.rollout import act
 from protoalign.rng import gumbel
+from protoalign.worlds.base import Spec
+
+FRAMES = 160  # pictures kept of the first steps
+SPARE = 4  # slots beyond one for each prototype, before the program is compiled anew for more tile types
 
 
-@dataclass(frozen=True)
-class Agent:
-    """All that was learned in the source world."""
+class Learned(Protocol):
+    """What `align` needs of an agent: all that was learned in the source."""
 
-    world: TileWorld
-    task: ActorCritic
-    model: InferenceModel
-    explorer: ActorCritic
-    novelty: NoveltyDetector
-    textures: np.ndarray  # [C, 8, 8, 3], the source's
-
-    def nearest_seen(self, tiles: np.ndarray) -> np.ndarray:
-        """f_proto|S: the prototype of the source texture a tile is most like."""
-        flat = np.asarray(tiles, np.float32).reshape(len(tiles), -1)
-        seen = self.textures.reshape(len(self.textures), -1).astype(np.float32)
-        return ((seen**2).sum(1) - 2 * flat @ seen.T).argmin(1)
-
-    def before(self, picture: np.ndarray) -> np.ndarray:
-        """How pictures [..., 8H, 8W, 3] look to one who knows the source only: prototype grids [..., H, W] uint8."""
-        tiles = appearance.cut(picture)
-        different, which = _different(tiles)
-        return self.nearest_seen(different)[which].reshape(tiles.shape[:-3]).astype(np.uint8)
+    spec: Spec
+    scene: Scene
+    vocabulary: Vocabulary
+    names: tuple[str, ...]
+    model: Any
+    explorer: Any
+    presence: np.ndarray  # [2, K], how often a prototype is in an episode's first picture, and in an episode at all
 
 
-@dataclass(frozen=True)
-class Moment:
-    """A step of exploration in the target, as it was before the action."""
-
-    episode: int
-    picture: np.ndarray
-    belief: np.ndarray  # [P, C], in this episode alone
-    action: int
-    reward: float
+def split(observation: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The picture [height, width, 3] and the numbers [M] of an observation: an array, or a dict of "view" and "numbers"."""
+    if isinstance(observation, dict):
+        if "view" not in observation:
+            raise UserError(f"the target's observations have no picture called 'view', only {', '.join(map(str, observation))}")
+        return np.asarray(observation["view"]), np.asarray(observation.get("numbers", ()), np.float32)
+    return np.asarray(observation), np.zeros(0, np.float32)
 
 
-@dataclass(frozen=True)
-class Mapping:
-    """f_proto|T (eq. 9), and how it was found."""
-
-    categories: Categories
-    unseen: np.ndarray  # [P] bool
-    prototype: np.ndarray  # [P]
-    score: np.ndarray  # [P, C], all episodes together
-    trace: list[Moment]
-    episodes: int
-    agent: Agent
-    classifier: TileClassifier | None
-
-    @property
-    def steps(self) -> int:
-        """Used in the target."""
-        return len(self.trace)
-
-    @property
-    def belief(self) -> np.ndarray:
-        """Probabilities [P, C]."""
-        return np.exp(np.asarray(log_marginals(self.score)))
-
-    @property
-    def sureness(self) -> float:
-        """The probability that all of it is right."""
-        return decoding.sureness(self.score)
-
-    def __call__(self, picture: np.ndarray) -> np.ndarray:
-        """Pictures [..., 8H, 8W, 3] to prototype grids [..., H, W] uint8."""
-        tiles = appearance.cut(picture)
-        different, which = _different(tiles)
-        if not self.categories.fits(different).all():  # the light may have changed
-            by_picture = tiles.reshape(-1, tiles.shape[-5] * tiles.shape[-4], *tiles.shape[-3:])
-            different, which = _different(as_tiles(self.categories.level(by_picture)))
-        return self._prototypes(different)[which].reshape(tiles.shape[:-3]).astype(np.uint8)
-
-    def _prototypes(self, tiles: np.ndarray) -> np.ndarray:
-        if self.classifier is None:
-            return self.agent.nearest_seen(tiles)
-        if self.unseen.all():
-            return self.classifier(tiles)
-        new = self.agent.novelty.unseen(tiles)
-        prototype = self.agent.nearest_seen(tiles)
-        if new.any():
-            prototype[new] = self.classifier(tiles[new])
-        return prototype
-
-    def doubts(self) -> list[str]:
-        """What is odd about this target, in words; nothing if looks and prototypes match one to one."""
-        names, counts = (
-            self.agent.world.category_names,
-            np.bincount(self.prototype, minlength=len(self.agent.world.category_names)),
+def check_target(target: gymnasium.Env, spec: Spec, vocabulary: Vocabulary, observation: Any) -> None:
+    """Refuse a target that the agent cannot play in, with the reason."""
+    picture, numbers = split(observation)
+    check_picture(picture)
+    (height, width), (h, w) = spec.grid, vocabulary.tile
+    if picture.shape != (height * h, width * w, 3):
+        raise UserError(
+            f"the target shows pictures of {picture.shape[0]} x {picture.shape[1]} pixels; the source shows {height} x {width} "
+            f"tiles of {h} x {w}, {height * h} x {width * w} pixels"
         )
-        found = []
-        if len(self.prototype) > len(names):
-            found.append(f"{len(self.prototype)} looks for {len(names)} kinds: each look was decided by itself")
-        found += [f"{counts[c]} looks were taken for {names[c]}" for c in np.flatnonzero(counts > 1)]
-        missing = [names[c] for c in np.flatnonzero(counts == 0)]
-        if missing:
-            found.append(f"no look was left for {', '.join(missing)}: not met, or it shares a look with another kind")
-        if self.sureness < 0.9:
-            found.append(f"the mapping is only {self.sureness:.2f} sure: explore for more episodes")
-        return found
+    if len(numbers) != len(spec.numbers):
+        raise UserError(f"the target gives {len(numbers)} numbers beside the picture, the source {len(spec.numbers)}")
+    actions = target.action_space
+    if not isinstance(actions, gymnasium.spaces.Discrete) or actions.n != len(spec.actions) or actions.start != 0:
+        raise UserError(f"the target's actions are {actions}; the source has {len(spec.actions)}: they must be the same")
 
 
-@jax.jit
-def _believe(model: InferenceModel, hidden: Array, known: Imagined) -> tuple[Array, Array]:
-    score = model.score(hidden, known)
-    return score, jnp.exp(score)
+class Slots:
+    """Codes of the target as q_theta knows them: a slot for every tile type, and one for every prototype that may be hidden."""
+
+    def __init__(self, scene: Scene, hideable: tuple[int, ...]):
+        self.scene, self.hideable = scene, hideable
+        self.room = len(hideable) + SPARE  # for tile types; those of known prototypes come after
+        self.known = np.zeros(len(hideable), bool)  # met, looking as in the source
+
+    @property
+    def number(self) -> int:
+        return self.room + len(self.hideable)
+
+    def codes(self, seen: np.ndarray, types: int) -> np.ndarray:
+        """Codes of `TileTypes` [H, W] as codes of slots, [1, H, W]."""
+        while types > self.room:
+            self.room *= 2
+        first = self.scene.prototypes
+        table = np.arange(first + types)
+        table[list(self.hideable)] = first + self.room + np.arange(len(self.hideable))
+        self.known |= np.isin(self.hideable, seen)
+        return table[seen][None].astype(code_type(first + self.number))
+
+    def imagined(self) -> Imagined:
+        """The target as an imagined world: tile types are hidden, prototypes in their own look are not."""
+        kinds = len(self.hideable)
+        truth = np.concatenate([np.zeros(self.room, np.int32), np.arange(kinds, dtype=np.int32)])
+        hidden = np.arange(self.number) < self.room
+        unused = np.zeros((1, kinds), np.int32)
+        return Imagined(unused, unused, None, truth[None], hidden[None])  # type: ignore[arg-type]
+
+    def prior(self, scores: list[np.ndarray]) -> Array:
+        """What earlier episodes have told, [1, S, K] logs, where tile types outnumber prototypes; else nothing.
+
+        Episodes are judged by themselves. But two looks of one thing tell of each other, and no single episode may show what
+        both are.
+        """
+        told = np.zeros((1, self.number, len(self.hideable)), np.float32)
+        if scores and max(map(len, scores)) > len(self.hideable) - self.known.sum():
+            combined = hypotheses.combine(_stack(scores))
+            told[0, : len(combined)] = combined
+        return jnp.asarray(told)
+
+    def present(self, types: int) -> np.ndarray:
+        """Slots [S] bool that count as being there: in imagined worlds every prototype has one, met or not."""
+        expected = max(types, len(self.hideable) - int(self.known.sum()))
+        return np.concatenate([np.arange(self.room) < expected, self.known])
 
 
-@jax.jit
-def _take_in(
-    model: InferenceModel, hidden: Array, known: Imagined, before: Array, after: Array, action: Array, reward: Array
-) -> Array:
-    return model.update(hidden, known, model.look(before, after, action, reward, hidden.shape[1]))
+@eqx.filter_jit
+def _believe(model: InferenceModel, hidden: Array, imagined: Imagined) -> Array:
+    return model.score(hidden, imagined)
 
 
-@partial(jax.jit, static_argnums=4)
-def _act(net: ActorCritic, types: Array, belief: Array, key: Array, actions: int) -> Array:
-    return act(net, View(types, belief), gumbel(key, (1, actions)))[1]
+@eqx.filter_jit
+def _take_in(model: InferenceModel, hidden: Array, imagined: Imagined, step: Step, prior: Array) -> tuple[Array, Array]:
+    hidden = model.update(hidden, imagined, model.digest(step, hidden.shape[1]), prior)
+    return hidden, model.score(hidden, imagined)
+
+
+@eqx.filter_jit
+def _act(net: ActorCritic, seen: Believed, key: Array, actions: int) -> Array:
+    return act(net, seen, gumbel(key, (1, actions)))[1]
 
 
 def align(
-    target: gymnasium.Env, agent: Agent, episodes: int, seed: int, sure: float | None = None, oracle: bool = False
+    target: gymnasium.Env,
+    agent: Learned,
+    episodes: int = 4,
+    seed: int = 0,
+    sure: float | None = None,
+    oracle: bool = False,
+    longest: int | None = None,
 ) -> Mapping:
-    """Explore the target for some episodes and find the mapping.
+    """Explore the target for at most so many episodes, each of at most `longest` steps, and find the mapping.
 
-    With `sure`, stop once the mapping is that sure. Tiles are put into categories by their looks or, with `oracle`, by the grid
-    of labels the target gives as `info["categories"]`; what the labels mean is not looked at.
+    With `sure`, stop once the mapping is that sure. Tiles are grouped into types by their looks or, with `oracle`, by the grid
+    of labels that the target gives as `info["categories"]`; what the labels mean is not looked at.
     """
     if episodes < 1:
         raise UserError(f"--episodes {episodes}: use at least 1")
     if sure is not None and not 0 < sure < 1:
         raise UserError(f"--sure {sure}: use a probability between 0 and 1, e.g. 0.99")
-    picture, info = target.reset(seed=seed)
-    height, width = agent.world.shape
-    if np.shape(picture) != (height * appearance.TILE, width * appearance.TILE, 3):
-        raise UserError(
-            f"the target shows {np.shape(picture)}, not pictures of {height} x {width} tiles of {appearance.TILE} pixels"
-        )
+    observation, info = target.reset(seed=seed)
+    check_target(target, agent.spec, agent.vocabulary, observation)
     if oracle and "categories" not in info:
-        raise UserError("the target gives no info['categories']: use categories found by their looks")
-    categories: Categories = Labelled() if oracle else Clusters(_tiles(picture))
+        raise UserError("the target gives no info['categories']: group tiles by their looks, without the oracle")
+    model, hideable = agent.model, agent.model.hideable
+    types, slots = TileTypes(agent.vocabulary, oracle=oracle), Slots(agent.scene, hideable)
 
-    def see(picture: Any, info: dict[str, Any]) -> np.ndarray:
-        return categories.assign(_tiles(picture), info.get("categories")).reshape(1, height, width).astype(np.uint8)
+    def see(observation: Any, info: dict[str, Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        picture, numbers = split(observation)
+        codes = types.see(picture, info.get("categories") if oracle else None)
+        return picture, codes, numbers[None].astype(np.float32)
 
-    types = see(picture, info)
-    unseen, known = _recognise(agent, categories)
+    def mapping(scores: list[np.ndarray], finished: int) -> Mapping:
+        first, ever = agent.presence
+        missed = (1 - ever) ** finished * (1 - first) ** (len(scores) - finished)
+        score = hypotheses.combine(_stack(scores)) if len(types) else np.zeros((0, len(hideable)))
+        steps, earned = len(actions), tuple(returns)
+        return Mapping(
+            agent.spec.name, agent.names, hideable, agent.vocabulary, types, score, slots.known.copy(), missed, steps, earned
+        )
+
     scores: list[np.ndarray] = []
-    trace: list[Moment] = []
+    returns: list[float] = []
+    episode_of: list[int] = []
+    actions: list[int] = []
+    rewards: list[float] = []
+    beliefs: list[np.ndarray] = []
+    pictures: list[np.ndarray] = []
     key = jax.random.key(seed)
     stop = False
-    while len(scores) < episodes and not stop:
-        if scores:
-            picture, info = target.reset()
-            types = see(picture, info)
-            unseen, known = _recognise(agent, categories)
-        hidden = agent.model.begin(1, len(unseen))
-        over = False
-        while not (over or stop):
-            _, belief = _believe(agent.model, hidden, known)
-            noise_key = jax.random.fold_in(key, len(trace))
-            action = int(_act(agent.explorer, types, belief, noise_key, agent.world.num_actions)[0])
-            before, shown = types, np.asarray(picture)
-            picture, reward, terminated, truncated, info = target.step(np.int64(action))
-            types = see(picture, info)
-            if len(categories) > len(unseen):  # a look that was not there before: it starts like all others
-                unseen, known = _recognise(agent, categories)
-                hidden = jnp.concatenate([hidden, agent.model.begin(1, len(unseen) - hidden.shape[1])], 1)
-            hidden = _take_in(agent.model, hidden, known, before, types, np.array([action]), np.array([reward], np.float32))
-            trace.append(Moment(len(scores), shown, np.asarray(belief)[0], action, float(reward)))
+    for episode in range(episodes):
+        if episode:
+            observation, info = target.reset()
+        picture, codes, numbers = see(observation, info)
+        before = slots.codes(codes, len(types))
+        hidden = model.begin(1, slots.number)
+        raw = _believe(model, hidden, slots.imagined())
+        scores.append(np.asarray(raw)[0, : len(types)])
+        returns.append(0.0)
+        for _ in range(longest or agent.spec.max_steps):
+            belief = np.exp(raw) * slots.present(len(types))[:, None]
+            noise_key = jax.random.fold_in(key, len(actions))
+            # It goes by what this episode has told, as in training; what all episodes tell is for the record.
+            seen = Believed(*map(jnp.asarray, (before, numbers, belief)))
+            action = int(_act(agent.explorer, seen, noise_key, len(agent.spec.actions))[0])
+            beliefs.append(mapping(scores, episode).belief)
+            if len(pictures) < FRAMES:
+                pictures.append(picture)
+            observation, reward, terminated, truncated, info = target.step(np.int64(action))
+            picture, codes, numbers_after = see(observation, info)
+            room = slots.room
+            after = slots.codes(codes, len(types))
+            if slots.room > room:  # more tile types than there were slots: the new ones start like all others
+                hidden = _widen(hidden, room, slots.room, model)
+                before = _renumber(before, agent.scene.prototypes, room, slots)
+            step = Step(before, after, numbers, numbers_after, np.array([action]), np.array([reward], np.float32))  # type: ignore[arg-type]
+            hidden, raw = _take_in(model, hidden, slots.imagined(), step, slots.prior(scores[:-1]))
+            scores[-1] = np.asarray(raw)[0, : len(types)]
+            episode_of.append(episode)
+            actions.append(action)
+            rewards.append(float(reward))
+            returns[-1] += float(reward)
+            before, numbers = after, numbers_after
             over = bool(terminated or truncated)
-            score = np.asarray(_believe(agent.model, hidden, known)[0])[0]
-            stop = sure is not None and decoding.sureness(decoding.combine(_stack([*scores, score]))) >= sure
-        scores.append(score)
-    combined = decoding.combine(_stack(scores))
-    prototype = decoding.decode(combined)
-    classifier = None
-    if unseen.any():
-        examples = [(tile, prototype[i]) for i in np.flatnonzero(unseen) for tile in categories.examples[i]]
-        classifier = TileClassifier(np.stack([t for t, _ in examples]), np.array([p for _, p in examples]))
-    return Mapping(categories, unseen, prototype, combined, trace, len(scores), agent, classifier)
+            stop = sure is not None and mapping(scores, episode + over).sureness >= sure
+            if over or stop:
+                break
+        if stop:
+            break
+    found = mapping(scores, len(scores) - (not over))
+    found.trace = Moment(
+        np.array(episode_of, np.int32),
+        np.array(actions, np.int32),
+        np.array(rewards, np.float32),
+        np.stack([_padded(b, len(types)) for b in beliefs]).astype(np.float32),
+        np.stack(pictures),
+    )
+    types.freeze()
+    return found
 
 
-def _tiles(picture: Any) -> np.ndarray:
-    tiles = appearance.cut(np.asarray(picture))
-    return tiles.reshape(-1, *tiles.shape[-3:])
+def _widen(hidden: Array, room: int, wider: int, model: InferenceModel) -> Array:
+    fresh = model.begin(1, wider - room)
+    return jnp.concatenate([hidden[:, :room], fresh, hidden[:, room:]], 1)
 
 
-def _different(tiles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The different ones [D, 8, 8, 3] among many tiles [..., 8, 8, 3], and which of them each is: clean worlds have few."""
-    flat = np.ascontiguousarray(tiles.reshape(-1, *tiles.shape[-3:]))
-    words = flat.reshape(len(flat), -1).view(np.uint64)
-    with np.errstate(over="ignore"):
-        marks = (words * np.random.default_rng(0).integers(1, 2**63, words.shape[1], np.uint64)).sum(1)
-    _, first, which = np.unique(marks, return_index=True, return_inverse=True)
-    return flat[first], which
-
-
-def _recognise(agent: Agent, categories: Categories) -> tuple[np.ndarray, Imagined]:
-    """Which categories are unseen, and what is known of the others (f_ND, eq. 4)."""
-    unseen = np.array([agent.novelty.unseen(tiles).mean() >= 0.5 for tiles in categories.examples])
-    prototype = agent.nearest_seen(as_tiles(categories.centres))
-    return unseen, Imagined(prototype[None], prototype[None].astype(np.int32), unseen[None])  # type: ignore[arg-type]
+def _renumber(codes: np.ndarray, prototypes: int, room: int, slots: Slots) -> np.ndarray:
+    """Codes of slots after there is more room: those of known prototypes come later."""
+    moved = codes.astype(np.int64)
+    moved[moved >= prototypes + room] += slots.room - room
+    return moved.astype(code_type(prototypes + slots.number))
 
 
 def _stack(scores: list[np.ndarray]) -> np.ndarray:
-    """Scores of episodes that knew fewer categories are filled up with not knowing."""
-    most = max(len(b) for b in scores)
+    """Scores of episodes that knew fewer tile types are filled up with not knowing."""
+    most = max(len(s) for s in scores)
     flat = -np.log(scores[0].shape[1])
-    return np.stack([np.concatenate([b, np.full((most - len(b), b.shape[1]), flat)]) for b in scores])
+    return np.stack([np.concatenate([s, np.full((most - len(s), s.shape[1]), flat)]) for s in scores])
 
 
-def play(target: Any, agent: Agent, see: Any, episodes: int, seed: int) -> np.ndarray:
-    """Returns [episodes] of pi_task in a vector environment of that many games, its eyes the function `see`."""
-    step = jax.jit(lambda grid, noise: act(agent.task, grid, noise)[1])
-    key = jax.random.key(seed)
-    picture, _ = target.reset(seed=seed)
-    total, over, time = np.zeros(episodes), np.zeros(episodes, bool), 0
-    while not over.all():
-        noise = gumbel(jax.random.fold_in(key, time), (episodes, agent.world.num_actions))
-        picture, reward, terminated, truncated, _ = target.step(np.asarray(step(see(picture), noise)))
-        total += np.where(over, 0, reward)
-        over |= terminated | truncated
-        time += 1
-    return total
+def _padded(belief: np.ndarray, types: int) -> np.ndarray:
+    """Beliefs [t, K] of the types met by then as beliefs [types, K]; of those not met yet, all alike."""
+    return np.concatenate([belief, np.full((types - len(belief), belief.shape[1]), 1 / belief.shape[1])])

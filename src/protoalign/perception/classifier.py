@@ -1,28 +1,44 @@
-"""f_cls (section 4.3): a small classifier from a tile's pixels to its prototype, PCA and a linear SVM."""
+"""f_cls (section 4.3): a small classifier from a tile's pixels to its code, PCA and a linear SVM, for noisy pictures.
+
+Both are linear, so what is kept of them is one matrix.
+"""
 
 import numpy as np
 from sklearn.decomposition import PCA
-from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.svm import LinearSVC
+
+from protoalign.perception.tiles import vectors
 
 COMPONENTS = 8
 
 
 class TileClassifier:
-    def __init__(self, tiles: np.ndarray, prototypes: np.ndarray):
-        """From tiles [N, 8, 8, 3] and their prototypes [N]."""
-        self.only = int(prototypes[0]) if len(set(prototypes.tolist())) == 1 else None
-        self.pipeline: Pipeline | None = None
-        if self.only is None:
-            components = min(COMPONENTS, len(tiles) - 1)
-            self.pipeline = make_pipeline(PCA(components, random_state=0), LinearSVC(random_state=0, max_iter=20_000))
-            self.pipeline.fit(self._vectors(tiles), prototypes)
+    def __init__(self, tiles: np.ndarray, codes: np.ndarray):
+        """From tiles [N, h, w, 3] uint8 and their codes [N]."""
+        self.codes = np.unique(codes).astype(np.int32)  # [K]
+        x = vectors(tiles)
+        self.matrix, self.bias = np.zeros((x.shape[1], len(self.codes))), np.zeros(len(self.codes))
+        if len(self.codes) == 1:
+            return
+        pca = PCA(min(COMPONENTS, *x.shape, len(x) - 1), random_state=0)
+        svm = LinearSVC(random_state=0, max_iter=20_000).fit(pca.fit_transform(x), codes)
+        matrix = pca.components_.T @ svm.coef_.T
+        bias = svm.intercept_ - pca.mean_ @ matrix
+        if len(self.codes) == 2:  # one number then tells them apart
+            self.matrix[:, 1:], self.bias[1:] = matrix, bias
+        else:
+            self.matrix, self.bias = matrix, bias
 
     def __call__(self, tiles: np.ndarray) -> np.ndarray:
-        if self.pipeline is None:
-            return np.full(len(tiles), self.only)
-        return self.pipeline.predict(self._vectors(tiles))
+        """The codes [N] int32 of tiles [N, h, w, 3]."""
+        return self.codes[(vectors(tiles) @ self.matrix + self.bias).argmax(1)]
 
-    @staticmethod
-    def _vectors(tiles: np.ndarray) -> np.ndarray:
-        return np.asarray(tiles, np.float64).reshape(len(tiles), -1) / 255
+    def save(self) -> dict[str, np.ndarray]:
+        return {"codes": self.codes, "matrix": self.matrix, "bias": self.bias}
+
+    @classmethod
+    def load(cls, arrays: dict[str, np.ndarray]) -> "TileClassifier":
+        """What was saved."""
+        classifier = cls.__new__(cls)
+        classifier.codes, classifier.matrix, classifier.bias = arrays["codes"], arrays["matrix"], arrays["bias"]
+        return classifier

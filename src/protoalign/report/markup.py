@@ -1,12 +1,18 @@
 """The pieces of HTML a page is made of. Whatever comes from outside is escaped here; titles and captions are HTML."""
 
 import base64
-from html import escape
+import html
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from protoalign.report.pictures import colour, png
+
+
+def escape(text: Any) -> str:
+    """Any text as it is; what no page can hold, as a code."""
+    return html.escape(str(text).encode(errors="backslashreplace").decode())
 
 
 def section(title: str, about: str, body: str) -> str:
@@ -19,14 +25,29 @@ def figure(body: str, caption: str, title: str = "", kind: str = "") -> str:
     return f'<figure class="{kind}">{head}{body}{tail}</figure>\n'
 
 
-def img(data: bytes, alt: str, kind: str) -> str:
-    """A picture that is part of the page."""
-    form = "png" if data.startswith(b"\x89PNG") else "gif" if data.startswith(b"GIF8") else "svg+xml"
-    return f'<img class="{kind}" src="data:image/{form};base64,{base64.b64encode(data).decode()}" alt="{escape(alt)}">'
+def data(content: bytes) -> str:
+    """A picture as part of the page."""
+    form = "png" if content.startswith(b"\x89PNG") else "gif" if content.startswith(b"GIF8") else "svg+xml"
+    return f"data:image/{form};base64,{base64.b64encode(content).decode()}"
+
+
+def img(content: bytes, alt: str, kind: str) -> str:
+    return f'<img class="{kind}" src="{data(content)}" alt="{escape(alt)}">'
+
+
+def film(moving: bytes, still: bytes, alt: str) -> str:
+    """A film, or its last frame for readers who want nothing to move."""
+    calm = f'<source media="(prefers-reduced-motion: reduce)" srcset="{data(still)}">'
+    return f"<picture>{calm}{img(moving, alt, 'film pixels')}</picture>"
 
 
 def tile(picture: np.ndarray, alt: str) -> str:
     return img(png(picture), alt, "tile pixels")
+
+
+def pair(left: str, right: str) -> str:
+    """Tiles with an arrow between them."""
+    return f'<div class="pair">{left}<span class="arrow" aria-hidden="true">→</span>{right}</div>'
 
 
 def name(kind: str, prototype: int) -> str:
@@ -60,21 +81,40 @@ def pill(text: str, shade: str = "") -> str:
     return f'<span class="pill {shade}">{escape(text)}</span>'
 
 
-def notice(lines: list[str]) -> str:
+def notice(lines: Sequence[str]) -> str:
     """What a reader should know; nothing if there is nothing."""
-    items = "".join(f"<li>{escape(str(line))}</li>" for line in lines)
+    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
     return f'<div class="notice" role="note"><b>Worth knowing</b><ul>{items}</ul></div>\n' if lines else ""
 
 
 def table(rows: dict[str, Any]) -> str:
-    cells = "".join(f"<tr><td>{escape(str(key))}</td><td>{escape(str(value))}</td></tr>" for key, value in rows.items())
+    """Names and what they are."""
+    cells = "".join(f'<tr><th scope="row">{escape(key)}</th><td>{escape(value)}</td></tr>' for key, value in rows.items())
     return f'<table class="plain"><tbody>{cells}</tbody></table>'
 
 
-def measured(result: dict[str, Any], key: str) -> str:
+def grid(heads: Sequence[str], rows: Mapping[str, Sequence[str]]) -> str:
+    """Rows of texts below heads; the first column is what the rows are called."""
+    head = "".join(f'<th scope="col">{escape(text)}</th>' for text in heads)
+    body = "".join(
+        f'<tr><th scope="row">{escape(key)}</th>{"".join(f"<td>{escape(text)}</td>" for text in texts)}</tr>\n'
+        for key, texts in rows.items()
+    )
+    return (
+        f'<div class="scroll" tabindex="0"><table class="plain grid"><thead><tr><td></td>{head}</tr></thead>\n'
+        f"<tbody>\n{body}</tbody></table></div>"
+    )
+
+
+def decimal(value: float, digits: int = 2) -> str:
+    """A number as people write it, never minus nothing."""
+    text = f"{value:,.{digits}f}"
+    return (text.lstrip("-") if not text.strip("-0.,") else text).replace("-", "−")
+
+
+def measured(mean: float, error: float) -> str:
     """A mean and its standard error."""
-    mean = f"{result[key]:.2f}".replace("-", "−")
-    return f"{mean} <span>± {result[f'{key}_se']:.2f}</span>"
+    return f"{decimal(mean)} <span>± {decimal(error)}</span>"
 
 
 def count(number: int, thing: str) -> str:

@@ -1,46 +1,62 @@
-"""Still and moving pictures of boards, as the bytes of PNG and GIF files."""
+"""Still and moving pictures, as the bytes of PNG and GIF files. Pictures and tiles may have any size."""
 
+import colorsys
 import io
+import re
 from functools import cache
 from pathlib import Path
 
-import matplotlib
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from protoalign.report.replay import Game, Thinking
+from protoalign.report.story import Finding, Game, Trace
 
 # One colour per prototype, in every picture of a page. White text can be read on each, and each stands out on black and white.
 COLOURS = ("#9a6f1f", "#1f7f52", "#3a66d6", "#c2407c", "#66728a", "#8a4fd0", "#a8482a", "#0f7d8c", "#5d7a16", "#7a5c99")
 GOOD, BAD = "#2fb573", "#e5484d"  # rewards
 BACK, EDGE, INK, FAINT = "#12161d", "#2b323d", "#e8ebf0", "#98a2b3"  # of the moving pictures, whatever surrounds them
 
-BOARD = 320  # screen pixels of a board's side, about
+BOARD = 320  # screen pixels of a picture's longer side, about
 PANEL = 272  # ... of the beliefs beside it
 MARGIN, HEADER = 12, 40
 STEP, REST = 200, 1600  # milliseconds that a picture and the last one stay
-MOST_FRAMES = 100
+MOST_FRAMES = 100  # of the exploration
+MOST_TYPES = 16  # shown beside it
 
-ARROWS = {"none": "·", "up": "↑", "down": "↓", "left": "←", "right": "→"}
-ARROWS |= {f"move-{way}": ARROWS[way] for way in ("up", "down", "left", "right")} | {"noop": "·"}
-ARROWS |= {"do": "×", "sleep": "z"}
-ARROWS |= {f"place-{what}": "▪" for what in ("stone", "table", "furnace", "plant")}
-ARROWS |= {f"make-{what}-{tool}": "+" for what in ("wood", "stone", "iron") for tool in ("pickaxe", "sword")}
-SHOTS = {"fire-up": "⇑", "fire-down": "⇓", "fire-left": "⇐", "fire-right": "⇒"}
+WAYS = {"up": "↑", "down": "↓", "left": "←", "right": "→", "north": "↑", "south": "↓", "west": "←", "east": "→", "forward": "↑"}
+SHOTS = {"↑": "⇑", "↓": "⇓", "←": "⇐", "→": "⇒"}
+TURNS = {"←": "↶", "→": "↷"}
+SIGNS = (
+    ({"none", "noop", "wait", "stay", "idle"}, "·"),
+    ({"do", "act", "use", "interact", "toggle", "collect"}, "×"),
+    ({"pickup", "pick", "grab", "take"}, "▴"),
+    ({"place", "put", "drop", "dropoff"}, "▪"),
+    ({"make", "craft", "build"}, "+"),
+    ({"sleep", "rest"}, "z"),
+)
 
 
 def colour(prototype: int) -> str:
-    return COLOURS[prototype % len(COLOURS)]
+    if prototype < len(COLOURS):
+        return COLOURS[prototype]
+    red, green, blue = colorsys.hls_to_rgb(0.618034 * prototype % 1, 0.36, 0.45)
+    return f"#{round(255 * red):02x}{round(255 * green):02x}{round(255 * blue):02x}"
 
 
 def glyph(action: str) -> str:
-    """An action as one sign, if there is one for it."""
-    return (ARROWS | SHOTS).get(action, action)
+    """An action as one sign, by the words of its name; the first letters of any other."""
+    words = re.findall(r"[a-z]+", action.lower())
+    sign = next((sign for known, sign in SIGNS if known & {*words}), None)
+    way = next((WAYS[word] for word in words if word in WAYS), None)
+    if sign or not way:
+        return sign or action[:3]
+    turning, shooting = {"turn", "rotate"} & {*words}, {"fire", "shoot", "zap"} & {*words}
+    return TURNS.get(way, way) if turning else SHOTS[way] if shooting else way
 
 
 def signed(value: float) -> str:
     """A sum of rewards as people write it: +1, 0, −0.5."""
-    return "0" if value == 0 else f"{round(value, 3):+g}".replace("-", "−")
+    return "0" if round(value, 3) == 0 else f"{round(value, 3):+g}".replace("-", "−")
 
 
 def png(picture: np.ndarray) -> bytes:
@@ -65,69 +81,80 @@ def gif(frames: list[Image.Image], rest: int = REST) -> bytes:
     return data.getvalue()
 
 
-def games(before: Game, after: Game, action_names: tuple[str, ...]) -> tuple[bytes, bytes]:
-    """Two films of equal length: the shorter game waits at its end, so that both start over together."""
+def still(frame: Image.Image) -> bytes:
+    """One frame, for readers who want nothing to move."""
+    return png(np.asarray(frame))
+
+
+def games(before: Game, after: Game, actions: tuple[str, ...]) -> list[tuple[bytes, bytes]]:
+    """Two films, each with its last frame. They are equally long: the shorter game waits at its end."""
     longest = max(len(before.pictures), len(after.pictures))
     films = []
     for game in (before, after):
-        films.append(gif(game_frames(game, action_names), REST + STEP * (longest - len(game.pictures))))
-    return films[0], films[1]
+        frames = game_frames(game, actions)
+        films.append((gif(frames, REST + STEP * (longest - len(frames))), still(frames[-1])))
+    return films
 
 
-def game_frames(game: Game, action_names: tuple[str, ...]) -> list[Image.Image]:
+def game_frames(game: Game, actions: tuple[str, ...]) -> list[Image.Image]:
     frames = []
     for t, picture in enumerate(game.pictures):
-        doing = glyph(action_names[game.actions[t]]) if t < len(game.actions) else "end"
-        board = _enlarged(picture)
-        frame, draw = _canvas(board.width + 2 * MARGIN, board.height + HEADER + MARGIN)
+        ending = "end" if game.whole else "cut here"
+        doing = glyph(actions[game.actions[t]]) if t < len(game.actions) else ending
+        board = enlarged(picture)
+        frame, draw = _canvas(max(board.width, 240) + 2 * MARGIN, board.height + HEADER + MARGIN)
         _header(draw, frame.width, f"step {t}", doing, sum(game.rewards[:t]))
         _board(frame, draw, board, game.rewards[t - 1] if t else 0)
         frames.append(frame)
     return frames
 
 
-def exploration(thinking: Thinking) -> bytes:
-    """A film of the exploration: the board, and beside it what each look is believed to be."""
-    frames, total, last = [], 0.0, 0.0
-    trace = thinking.trace[:MOST_FRAMES]
-    for i, moment in enumerate(trace):
-        if i == 0 or trace[i - 1].episode != moment.episode:
-            start, total, last = i, 0.0, 0.0
-        frame, draw = _exploration_frame(thinking, moment.picture, moment.belief, last)
-        doing = glyph(thinking.action_names[moment.action])
-        _header(draw, frame.width, f"episode {moment.episode + 1}   step {i - start}", doing, total)
-        total, last = total + moment.reward, moment.reward
+def exploration(found: Finding, trace: Trace) -> tuple[bytes, bytes]:
+    """A film of the exploration, and its last frame: the picture, and beside it what each tile type is believed to be."""
+    frames, total, last, start = [], 0.0, 0.0, 0
+    shown = min(MOST_FRAMES, len(trace.pictures))
+    for t in range(shown):
+        if t == 0 or trace.episode[t - 1] != trace.episode[t]:
+            start, total, last = t, 0.0, 0.0
+        frame, draw = _exploration_frame(found, trace.pictures[t], trace.belief[t], trace.met[t], last)
+        doing = glyph(found.actions[int(trace.action[t])])
+        _header(draw, frame.width, f"episode {trace.episode[t] + 1}   step {t - start}", doing, total)
+        total, last = total + float(trace.reward[t]), float(trace.reward[t])
         frames.append(frame)
-    frame, draw = _exploration_frame(thinking, trace[-1].picture, thinking.belief, 0)
-    draw.text((MARGIN, HEADER / 2), f"all episodes together: {thinking.episodes}", INK, _font(17), "lm")
-    return gif([*frames, frame], 2 * REST)
+    frame, draw = _exploration_frame(found, trace.pictures[shown - 1], found.belief, np.ones(len(found.types), bool), 0)
+    draw.text((MARGIN, HEADER / 2), f"all episodes together: {found.episodes}", INK, _font(17), "lm")
+    return gif([*frames, frame], 2 * REST), still(frame)
 
 
 def _exploration_frame(
-    thinking: Thinking, picture: np.ndarray, belief: np.ndarray, reward: float
+    found: Finding, picture: np.ndarray, belief: np.ndarray, met: np.ndarray, reward: float
 ) -> tuple[Image.Image, ImageDraw.ImageDraw]:
-    board, looks, kinds = _enlarged(picture), thinking.looks, len(thinking.names)
-    height = max(board.height, 24 * len(looks) + 48)
+    board, types, kinds = enlarged(picture), found.types[:MOST_TYPES], len(found.names)
+    height = max(board.height, 24 * len(types) + 48)
     frame, draw = _canvas(board.width + PANEL + 4 * MARGIN, height + HEADER + MARGIN)
     _board(frame, draw, board, reward)
     left, right = board.width + 3 * MARGIN, frame.width - MARGIN
-    row = (height - 48) / len(looks)
+    row = (height - 48) / max(1, len(types))
     side = int(min(36, row - 4))
-    for i, tile in enumerate(looks):
+    if not len(types):
+        draw.text((left, HEADER + height // 2), "nothing looks new", FAINT, _font(14), "lm")
+    for i, tile in enumerate(types):
         y = int(HEADER + row * (i + 0.5))
-        _tile(frame, tile, left, y - side // 2, side)
-        if i >= len(belief):
+        if not met[i]:
             draw.text((left + side + 10, y), "not met yet", FAINT, _font(14), "lm")
             continue
+        _tile(frame, tile, left, y - side // 2, side)
         _stack(draw, belief[i], (left + side + 10, y - side // 3, right - side - 10, y + side // 3))
         if belief[i].max() > 0.5:
-            _tile(frame, thinking.source[belief[i].argmax()], right - side, y - side // 2, side)
+            _tile(frame, found.source[belief[i].argmax()], right - side, y - side // 2, side)
         else:
             draw.text((right - side / 2, y), "?", FAINT, _font(17), "mm")
     for c in range(kinds):  # which colour is which prototype
-        x, y, side = left + c * (right - left) // kinds, HEADER + height - 24, 22
-        draw.rectangle((x, y, x + 6, y + side - 1), colour(c))
-        _tile(frame, thinking.source[c], x + 9, y, side)
+        room = (right - left) // kinds
+        x, y, side = left + c * (right - left) // kinds, HEADER + height - 24, min(22, max(2, room - 10))
+        draw.rectangle((x, y, x + min(6, max(1, room - 2)), y + 21), colour(c))
+        if room >= 14:
+            _tile(frame, found.source[c], x + 9, y, side)
     return frame, draw
 
 
@@ -144,32 +171,41 @@ def _header(draw: ImageDraw.ImageDraw, width: int, left: str, middle: str, total
 
 
 def _board(frame: Image.Image, draw: ImageDraw.ImageDraw, board: Image.Image, reward: float) -> None:
-    """A board whose rim lights up when the step before gave a reward."""
+    """A picture whose rim lights up when the step before gave a reward."""
     rim = GOOD if reward > 0 else BAD if reward < 0 else EDGE
     draw.rectangle((MARGIN - 4, HEADER - 4, MARGIN + board.width + 3, HEADER + board.height + 3), rim)
     frame.paste(board, (MARGIN, HEADER))
 
 
 def _stack(draw: ImageDraw.ImageDraw, belief: np.ndarray, box: tuple[int, int, int, int]) -> None:
-    """Probabilities [C] as one bar."""
+    """Probabilities [K] as one bar."""
     left, top, right, bottom = box
-    ends = left + np.round(np.cumsum(belief) / belief.sum() * (right - left)).astype(int)
+    ends = left + np.round(np.cumsum(belief) / max(belief.sum(), 1e-9) * (right - left)).astype(int)
     for c, (start, end) in enumerate(zip([left, *ends[:-1]], ends, strict=True)):
         if end > start:
             draw.rectangle((int(start), top, int(end) - 1, bottom), colour(c))
 
 
 def _tile(frame: Image.Image, tile: np.ndarray, x: int, y: int, side: int) -> None:
-    frame.paste(Image.fromarray(tile).resize((side, side), Image.Resampling.NEAREST), (int(x), int(y)))
+    frame.paste(Image.fromarray(tile).resize((side, side), _way(tile, side)), (int(x), int(y)))
 
 
-def _enlarged(picture: np.ndarray) -> Image.Image:
-    """By a whole number, so that pixels stay square and sharp."""
-    scale = max(1, BOARD // max(picture.shape[:2]))
-    return Image.fromarray(picture.repeat(scale, 0).repeat(scale, 1))
+def enlarged(picture: np.ndarray, most: int = BOARD) -> Image.Image:
+    """By a whole number, so that pixels stay square and sharp; a picture that is too large is made smaller."""
+    scale, longer = most // max(picture.shape[:2]), max(picture.shape[:2])
+    if scale:
+        return Image.fromarray(picture.repeat(scale, 0).repeat(scale, 1))
+    height, width = (max(1, round(n * most / longer)) for n in picture.shape[:2])
+    return Image.fromarray(picture).resize((width, height), Image.Resampling.BOX)
+
+
+def _way(tile: np.ndarray, side: int) -> Image.Resampling:
+    return Image.Resampling.NEAREST if side >= max(tile.shape[:2]) else Image.Resampling.BOX
 
 
 @cache
 def _font(size: int) -> ImageFont.FreeTypeFont:
     """The font that comes with matplotlib: the same everywhere, and it has all arrows."""
+    import matplotlib
+
     return ImageFont.truetype(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf", size)

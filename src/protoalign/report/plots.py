@@ -12,8 +12,8 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from protoalign.report.pictures import BAD, GOOD, colour, glyph, signed
-from protoalign.report.replay import Thinking
+from protoalign.report.pictures import BAD, GOOD, colour, enlarged, glyph, signed
+from protoalign.report.story import Finding, Trace
 
 # Drawn in these two colours, which `_svg` replaces by whatever suits the page.
 INK, LINE = "#010203", "#040506"
@@ -40,9 +40,9 @@ SETTINGS: Any = {
     "axes.axisbelow": True,
 }
 NO_METADATA: Any = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-BEFORE, AFTER = "#b7791f", "#3a66d6"
-HOME = "#7483a0"
-TOLD = 0.3  # smaller rewards, as Crafter gives for health, are too many to be written down
+SOURCE, BEFORE, AFTER, OWN = "#7483a0", "#b7791f", "#3a66d6", "#7393e2"
+MOST_TYPES = 24  # strips
+MOST_REWARDS = 24  # written below a strip
 
 
 def returns(figures: Sequence[tuple[str, float, float]]) -> bytes:
@@ -52,7 +52,7 @@ def returns(figures: Sequence[tuple[str, float, float]]) -> bytes:
         axis = figure.add_subplot()
         names, means, errors = zip(*figures, strict=True)
         rows, half = np.arange(len(figures)), 1.96 * np.array(errors)
-        axis.barh(rows, means, 0.56, color=(HOME, BEFORE, AFTER))
+        axis.barh(rows, means, 0.56, color=(SOURCE, BEFORE, AFTER, OWN)[: len(figures)])
         axis.errorbar(means, rows, xerr=half, fmt="none", ecolor=INK, elinewidth=1.4, capsize=4)
         low, high = min(0, *(np.array(means) - half)), max(0, *(np.array(means) + half))
         span = high - low or 1
@@ -69,16 +69,17 @@ def returns(figures: Sequence[tuple[str, float, float]]) -> bytes:
         return _svg(figure)
 
 
-def curve(rows: Sequence[dict[str, Any]], x: str, y: str, labels: tuple[str, str], shade: str) -> bytes:
-    """A learning curve: the logged values, faint, and their running mean."""
-    points = np.array([(row[x], row[y]) for row in rows if row.get(y) is not None], float).reshape(-1, 2)
+def curve(points: Sequence[tuple[float, float]], labels: tuple[str, str], shade: str) -> bytes:
+    """A learning curve of (x, y): the logged values, faint, and their running mean."""
+    values = np.array(points, float).reshape(-1, 2)
     with matplotlib.rc_context(SETTINGS):
         figure = Figure((5.2, 2.7), layout="constrained")
         axis = figure.add_subplot()
-        if len(points):
-            unit, name = (1e6, "million ") if x == "steps" and points[-1, 0] >= 1e5 else (1, "")
-            axis.plot(points[:, 0] / unit, points[:, 1], color=shade, lw=1, alpha=0.35)
-            axis.plot(points[:, 0] / unit, _smooth(points[:, 1]), color=shade, lw=2, solid_capstyle="round")
+        if len(values):
+            unit, name = (1e6, "million ") if values[:, 0].max() >= 1e5 else (1, "")
+            few = "o" if len(values) < 20 else None
+            axis.plot(values[:, 0] / unit, values[:, 1], color=shade, lw=1, alpha=0.35, marker=few, ms=4)
+            axis.plot(values[:, 0] / unit, _smooth(values[:, 1]), color=shade, lw=2, solid_capstyle="round")
             axis.set(xlabel=name + labels[0], xlim=(0, None))
             axis.xaxis.set_major_locator(MaxNLocator(5))
         else:
@@ -93,54 +94,59 @@ def curve(rows: Sequence[dict[str, Any]], x: str, y: str, labels: tuple[str, str
         return _svg(figure)
 
 
-def beliefs(thinking: Thinking, episode: int = 0) -> bytes:
-    """What each look was believed to be before every step of an episode, and after all episodes; actions and rewards below."""
-    looks = thinking.looks
-    trace = [moment for moment in thinking.trace if moment.episode == episode]
-    count, kinds = len(trace), len(thinking.names)
-    over_time = np.full((len(looks), count, kinds), np.nan)  # a look is nothing before it is met
-    for t, moment in enumerate(trace):
-        over_time[: len(moment.belief), t] = moment.belief[: len(looks)]
+def beliefs(found: Finding, trace: Trace, episode: int = 0) -> bytes:
+    """What each tile type was believed to be before every step of an episode, and after all; actions and rewards below."""
+    steps = np.flatnonzero(trace.episode == episode)
+    types, count = found.types[:MOST_TYPES], len(steps)
+    over_time = np.where(trace.met[steps, :, None], trace.belief[steps], np.nan)  # a type is nothing before it is met
     with matplotlib.rc_context(SETTINGS):
-        figure = Figure((9.6, 0.62 * len(looks) + 0.86))
+        figure = Figure((9.6, 0.62 * len(types) + 0.86))
         top, bottom = 0.3 / figure.get_figheight(), 0.56 / figure.get_figheight()
         ratios = {"width_ratios": (0.045, 0.82, 0.09, 0.045), "wspace": 0.04, "hspace": 0.16}
         box = {"left": 0.01, "right": 0.99, "top": 1 - top, "bottom": bottom}
-        axes: Any = figure.subplots(len(looks), 4, squeeze=False, gridspec_kw=ratios | box)
+        axes: Any = figure.subplots(len(types), 4, squeeze=False, gridspec_kw=ratios | box)
         for i, (tile, strip, final, verdict) in enumerate(axes):
-            _tile(tile, looks[i])
-            _tile(verdict, thinking.source[thinking.verdict[i]])
-            _strip(strip, over_time[i])
-            _strip(final, thinking.belief[i][None])
-        strips, final = axes[-1, 1], axes[-1, 2]
-        every = 1 if count <= 45 else 5 if count <= 225 else 10
-        names = thinking.action_names
-        strips.set_xticks(
-            np.arange(0, count, every) + 0.5, [glyph(names[m.action]) for m in trace[::every]], fontsize=12, color=INK
-        )
-        for t, moment in enumerate(trace):
-            if abs(moment.reward) >= TOLD:
-                shade = GOOD if moment.reward > 0 else BAD
-                place = (t + 0.5, -0.58)
-                strips.annotate(
-                    signed(moment.reward), place, xycoords=("data", "axes fraction"), ha="center", va="top",
-                    color="white", fontsize=9, fontweight="bold", annotation_clip=False,
-                    bbox={"boxstyle": "round,pad=0.25", "facecolor": shade, "edgecolor": "none"},
-                )  # fmt: skip
-        for axis, title in zip(axes[0], ("look", f"episode {episode + 1}, step by step", "all", "verdict"), strict=True):
+            _tile(tile, types[i])
+            _tile(verdict, found.source[found.verdict[i]])
+            _strip(strip, over_time[:, i])
+            _strip(final, found.belief[i][None])
+        strips, every = axes[-1, 1], _every(count)
+        names = [glyph(found.actions[int(trace.action[t])]) for t in steps[::every]]
+        strips.set_xticks(np.arange(0, count, every) + 0.5, names, fontsize=12, color=INK, parse_math=False)
+        for t, reward in _told(trace.reward[steps]):
+            strips.annotate(
+                signed(reward), (t + 0.5, -0.58), xycoords=("data", "axes fraction"), ha="center", va="top",
+                color="white", fontsize=9, fontweight="bold", annotation_clip=False,
+                bbox={"boxstyle": "round,pad=0.25", "facecolor": GOOD if reward > 0 else BAD, "edgecolor": "none"},
+            )  # fmt: skip
+        for axis, title in zip(axes[0], ("type", f"episode {episode + 1}, step by step", "all", "verdict"), strict=True):
             place = axis.get_position()  # the tiles' axes are lower than the others: titles are set by the figure
             figure.text((place.x0 + place.x1) / 2, 1 - 0.6 * top, title, ha="center", va="center", fontsize=10)
         return _svg(figure)
 
 
+def _every(count: int) -> int:
+    """How many steps lie between two actions that are written down."""
+    return next((n for n in (1, 5, 10, 25, 50, 100) if count <= 45 * n), count // 45)
+
+
+def _told(rewards: np.ndarray) -> list[tuple[int, float]]:
+    """The rewards to be written down, with their steps, in order: the largest, none too near to another."""
+    told: list[int] = []
+    for t in np.argsort(-abs(rewards), kind="stable").tolist():
+        if rewards[t] and all(abs(t - other) * MOST_REWARDS >= len(rewards) for other in told):
+            told.append(t)
+    return [(t, float(rewards[t])) for t in sorted(told)]
+
+
 def _strip(axis: Axes, belief: np.ndarray) -> None:
-    """Probabilities [T, C] as areas that fill the height, one column per step."""
+    """Probabilities [T, K] as areas that fill the height, one column per step; none where they are not a number."""
     count, kinds = belief.shape
     heights = np.concatenate([np.zeros((count, 1)), np.cumsum(belief, 1)], 1)
     edges = np.arange(count + 1)
     last = heights[np.minimum(edges, count - 1)]  # each column reaches to the next edge
     for c in range(kinds):
-        if np.nanmax(belief[:, c], initial=0) > 0.001:
+        if np.nan_to_num(belief[:, c]).max(initial=0) > 0.001:
             axis.fill_between(edges, last[:, c], last[:, c + 1], step="post", color=colour(c), lw=0.3)
     axis.set(xlim=(0, count), ylim=(0, 1), xticks=[], yticks=[])
     axis.tick_params(length=0)
@@ -148,7 +154,7 @@ def _strip(axis: Axes, belief: np.ndarray) -> None:
 
 
 def _tile(axis: Axes, tile: np.ndarray) -> None:
-    axis.imshow(tile.repeat(8, 0).repeat(8, 1), interpolation="none")  # enlarged here: readers of SVG would blur it
+    axis.imshow(np.asarray(enlarged(tile, 64)), interpolation="none")  # enlarged here: readers of SVG would blur it
     axis.set_axis_off()
 
 

@@ -1,10 +1,10 @@
-"""Actor-critic networks over category grids.
+"""Actor-critic networks over grids of prototypes: the default, and the parts that every network here is made of.
 
 A network has two halves. `encode` turns an observation into compact integers, once, while collecting; calling the network
 turns those into action logits and a value, many times, while learning.
 
-`RelativeNet` (the default) sees every object relative to the agent. `RelationNet` is the paper's: self-attention over tiles
-that carry their position.
+`RelativeNet` sees every tile relative to the agent. The paper's network is in `relation.py`. Both also take *beliefs*: grids in
+which some cells show a slot, of which it is only believed what it is (see `Believed`).
 """
 
 from typing import Any, NamedTuple, Protocol
@@ -15,7 +15,35 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from protoalign.envs.base import TileWorld, first_marked
+from protoalign.arrays import first_marked
+from protoalign.worlds.base import Observation
+
+MARKS = (1, 2, 4, 9)  # a number is shown to a network as how far it is on the way to each of these
+
+
+class Scene(NamedTuple):
+    """What a network has to know of a world. Hashable."""
+
+    grid: tuple[int, int]  # rows and columns
+    prototypes: int
+    actions: int
+    numbers: int = 0  # known besides the grid
+    cell: int | None = None  # the agent's fixed tile in an egocentric view; None: a board
+    agent: tuple[int, ...] = ()  # prototypes that are the agent on a board; none: places are absolute
+    floor: int = 0  # the commonest prototype
+    objects: int | None = None  # no more tiles than this differ from the floor
+
+    @property
+    def tiles(self) -> int:
+        return self.grid[0] * self.grid[1]
+
+
+class Believed(NamedTuple):
+    """A grid of codes: below C a prototype, C + s slot s; `belief` tells what each of S slots may be of the hideable ones."""
+
+    codes: Array  # [B, H, W] uint8 or int32
+    numbers: Array  # [B, M]
+    belief: Array  # [B, S, K], probabilities over the K prototypes that may be hidden
 
 
 class ActorCritic(Protocol):
@@ -75,80 +103,110 @@ class RandomNet(eqx.Module):
         return jnp.zeros((len(seen), self.actions)), seen
 
 
-# -- the default ---------------------------------------------------------------------------------------------------------
+class Placed(NamedTuple):
+    """The tiles that count, and where they lie; at most T of them. On a board those that are not floor, in a view all."""
 
-
-class Objects(NamedTuple):
-    """The tiles of a grid that are not floor, as the agent sees them; at most K = world.max_objects."""
-
-    category: Array  # [B, K] uint8
-    offset: Array  # [B, K] int16, which of the (2H-1)(2W-1) offsets from the agent; past the last where there is no object
-    place: Array  # [B] int16, the agent's own tile
-    codes: Array | None = None  # [B, types, C]: what each type of object is believed to be; None: it is what it looks like
+    code: Array  # [B, T] uint8 or int32, as in `Observation` or `Believed`
+    offset: Array | None  # [B, T] int16, which offset from the agent, past the last where there is no tile; None: all tiles
+    place: Array | None  # [B] int16, the agent's own tile on a board
+    numbers: Array  # [B, M]
+    belief: Array | None  # [B, S, K]; None: every tile is what it looks like
 
 
 class RelativeNet(eqx.Module):
-    """The sum of one embedding per object, by category and offset from the agent, and one for the agent's place; then an MLP.
+    """The sum of one embedding per tile, by prototype and offset from the agent, of the agent's place and of numbers; then an
+    MLP.
 
-    With soft codes (`codes`), grids hold types instead of categories, an object's embedding is the mean over the categories
-    it may be, and the agent is the tile most believed to be it.
+    On a board the agent is somewhere and floor counts for nothing; in an egocentric view it is always in the same place, so the
+    offset of a tile is its place in the view. The embedding of a slot is the mean over what it may be; on a board the agent is
+    then the tile most believed to be it, and floor is the commonest code and what is most likely floor.
     """
 
-    table: Array  # [C, (2H-1)(2W-1), F]
-    place: Array  # [H*W, F]
+    table: Array  # [C, offsets, F]
+    place: Array | None  # [H * W, F], on boards
+    numbers: Dense | None
     bias: Array  # [F]
     hidden: Dense
     heads: Heads
-    world: TileWorld = eqx.field(static=True)
+    scene: Scene = eqx.field(static=True)
+    hideable: tuple[int, ...] = eqx.field(static=True)  # prototypes that a slot may be
 
-    def __init__(self, rng: np.random.Generator, world: TileWorld, width: int = 64):
-        height, breadth = world.shape
-        offsets = (2 * height - 1) * (2 * breadth - 1)
-        categories = len(world.category_names)
-        self.table = jnp.asarray(0.1 * rng.standard_normal((categories, offsets, width)), jnp.float32)
-        self.place = jnp.asarray(0.1 * rng.standard_normal((height * breadth, width)), jnp.float32)
+    def __init__(self, rng: np.random.Generator, scene: Scene, width: int = 64, hideable: tuple[int, ...] = ()):
+        height, breadth = scene.grid
+        board = scene.cell is None
+        offsets = (2 * height - 1) * (2 * breadth - 1) if board else scene.tiles
+        scale = 0.1 if board else scene.tiles**-0.5
+        self.table = jnp.asarray(scale * rng.standard_normal((scene.prototypes, offsets, width)), jnp.float32)
+        self.place = jnp.asarray(0.1 * rng.standard_normal((scene.tiles, width)), jnp.float32) if board else None
+        self.numbers = Dense(rng, len(MARKS) * scene.numbers, width, 1.0) if scene.numbers else None
         self.bias = jnp.zeros(width)
         self.hidden = Dense(rng, width, width)
-        self.heads = Heads(rng, width, world.num_actions)
-        self.world = world
+        self.heads = Heads(rng, width, scene.actions)
+        self.scene = scene
+        self.hideable = hideable
 
-    def encode(self, grid: Array, codes: Array | None = None) -> Objects:
-        """Grids [B, H, W] of categories, or of types with codes [B, types, C]; then the commonest type counts as floor."""
-        height, width = self.world.shape
-        grid = grid.reshape(-1, height * width)
-        if codes is None:
-            place = jnp.argmax(grid == self.world.agent, 1)
-            ground: Array | int = self.world.floor
+    def encode(self, observation: Observation | Believed) -> Placed:
+        scene = self.scene
+        codes, numbers = observation.tiles if isinstance(observation, Observation) else observation.codes, observation.numbers
+        belief = None if isinstance(observation, Observation) else observation.belief
+        codes = codes.reshape(len(codes), scene.tiles)
+        if scene.cell is not None:
+            return Placed(codes, None, None, numbers, belief)
+        height, width = scene.grid
+        if belief is None:
+            place = jnp.argmax(jnp.isin(codes, np.array(scene.agent, codes.dtype)), 1)
+            object_ = codes != scene.floor
         else:
-            place = jnp.argmax(jnp.take_along_axis(codes[:, :, self.world.agent], grid.astype(jnp.int32), 1), 1)
-            number = (grid[:, None, :] == np.arange(codes.shape[1], dtype=np.uint8)[:, None]).sum(-1)
-            ground = jnp.argmax(number, 1)[:, None].astype(grid.dtype)
-        tile = first_marked(grid != ground, self.world.max_objects)  # [B, K], H*W where there is none
-        category = jnp.take_along_axis(grid, jnp.minimum(tile, height * width - 1), 1)
+            certain = np.isin(np.arange(scene.prototypes), scene.agent).astype(np.float32)
+            chance = belief @ certain[np.array(self.hideable)]  # [B, S]
+            every = jnp.concatenate([jnp.broadcast_to(certain, (len(codes), len(certain))), chance], 1)
+            place = jnp.argmax(jnp.take_along_axis(every, codes.astype(jnp.int32), 1), 1)
+            number = (codes[:, None, :] == np.arange(every.shape[1], dtype=codes.dtype)[:, None]).sum(-1)
+            object_ = codes != jnp.argmax(number, 1)[:, None].astype(codes.dtype)
+            if scene.floor in self.hideable:  # floor may have two looks
+                floor = belief[..., self.hideable.index(scene.floor)] > 0.5
+                floor = jnp.pad(floor, ((0, 0), (scene.prototypes, 0)))
+                object_ &= ~jnp.take_along_axis(floor, codes.astype(jnp.int32), 1)
+        tile = first_marked(object_, scene.objects or scene.tiles)  # [B, T], H * W where there is none
+        code = jnp.take_along_axis(codes, jnp.minimum(tile, scene.tiles - 1), 1)
         down = tile // width - (place // width)[:, None] + height - 1
         right = tile % width - (place % width)[:, None] + width - 1
-        offset = jnp.where(tile < height * width, down * (2 * width - 1) + right, self.table.shape[1])
-        return Objects(category, offset.astype(jnp.int16), place.astype(jnp.int16), codes)
+        offset = jnp.where(tile < scene.tiles, down * (2 * width - 1) + right, self.table.shape[1])
+        return Placed(code, offset.astype(jnp.int16), place.astype(jnp.int16), numbers, belief)
 
-    def __call__(self, seen: Objects, extra: Array | float = 0.0) -> tuple[Array, Array]:
-        """`extra` [B, F] is added to the objects' embeddings."""
-        offset, category = seen.offset.astype(jnp.int32), seen.category.astype(jnp.int32)
+    def __call__(self, seen: Placed, extra: Array | float = 0.0) -> tuple[Array, Array]:
+        """`extra` [B, F] is added to the tiles' embeddings."""
         categories, offsets, width = self.table.shape
-        if seen.codes is None:
-            absent = offset == offsets
-            row = jnp.where(absent, categories * offsets, category * offsets + offset)
-            x = embed_sum(self.table.reshape(-1, width), row)
-        else:
-            # Everything that lies at an offset, as one row of categories; then one product, whose gradient is a product too.
-            code = jnp.take_along_axis(seen.codes, category[..., None], 1)  # [B, K, C]
-            lies = (
-                jnp.zeros((len(offset), offsets, categories))
-                .at[jnp.arange(len(offset))[:, None], offset]
-                .add(code, mode="drop")
-            )
-            x = lies.reshape(len(offset), -1) @ self.table.swapaxes(0, 1).reshape(-1, width)
-        x = x + self.place[seen.place.astype(jnp.int32)] + self.bias + extra
+        flat, code = self.table.reshape(-1, width), seen.code.astype(jnp.int32)
+        offset = np.arange(offsets) if seen.offset is None else seen.offset.astype(jnp.int32)
+        x = self.bias + extra
+        if seen.belief is None or len(self.hideable) < categories:
+            absent = (offset == offsets) | (code >= categories)
+            x = x + embed_sum(flat, jnp.where(absent, categories * offsets, code * offsets + offset))
+        if seen.belief is not None:
+            x = x + self._believed(seen, code, offset)
+        if self.place is not None and seen.place is not None:
+            x = x + self.place[seen.place.astype(jnp.int32)]
+        if self.numbers is not None:
+            x = x + self.numbers(toward_marks(seen.numbers))
         return self.heads(jax.nn.relu(self.hidden(jax.nn.relu(x))))
+
+    def _believed(self, seen: Placed, code: Array, offset: Array | np.ndarray) -> Array:
+        """Embeddings [B, F] of all slots: what lies at each offset as one row of beliefs; then one product."""
+        assert seen.belief is not None
+        categories, offsets, width = self.table.shape
+        batch, slots, hideable = seen.belief.shape
+        if seen.offset is None:
+            mark = (code[..., None] == categories + np.arange(slots)).astype(jnp.float32)  # [B, N, S]
+            lies = mark @ seen.belief
+        else:
+            belief = jnp.take_along_axis(seen.belief, jnp.maximum(code - categories, 0)[..., None], 1)  # [B, T, K]
+            if hideable < categories:
+                belief = jnp.where((code >= categories)[..., None], belief, 0)
+            empty = jnp.zeros((batch, offsets, hideable))
+            lies = empty.at[jnp.arange(batch)[:, None], offset].add(belief, mode="drop")
+        table = self.table[np.array(self.hideable)] if hideable < categories else self.table
+        return lies.reshape(batch, -1) @ table.swapaxes(0, 1).reshape(-1, width)
 
 
 @jax.custom_vjp
@@ -174,110 +232,6 @@ def _embed_sum_backward(saved: Any, grad: Array) -> tuple[Array, None]:
 embed_sum.defvjp(_embed_sum_forward, _embed_sum_backward)
 
 
-# -- for worlds seen from the player's place -----------------------------------------------------------------------------
-
-
-class Glance(NamedTuple):
-    """A view with the player in the middle, and what the player knows in numbers."""
-
-    tiles: Array  # [B, N] uint8, categories
-    numbers: Array  # [B, M] float32
-
-
-class ViewNet(eqx.Module):
-    """The sum of one embedding per tile, by its place in the view and its category, and one of the numbers; then an MLP."""
-
-    table: Array  # [N * C, F]
-    numbers: Dense
-    hidden: Dense
-    heads: Heads
-    categories: int = eqx.field(static=True)
-
-    def __init__(self, rng: np.random.Generator, world: Any, width: int = 256):
-        tiles, self.categories = world.shape[0] * world.shape[1], len(world.category_names)
-        self.table = jnp.asarray(rng.standard_normal((tiles * self.categories, width)) / tiles**0.5, jnp.float32)
-        self.numbers = Dense(rng, len(STAIRS) * world.num_numbers, width, 1.0)
-        self.hidden = Dense(rng, width, width)
-        self.heads = Heads(rng, width, world.num_actions)
-
-    def encode(self, observation: Any) -> Glance:
-        tiles, numbers = observation
-        return Glance(tiles.reshape(len(tiles), -1), numbers)
-
-    def __call__(self, seen: Glance) -> tuple[Array, Array]:
-        rows = np.arange(seen.tiles.shape[1]) * self.categories + seen.tiles.astype(jnp.int32)
-        x = embed_sum(self.table, rows) + self.numbers(stairs(seen.numbers))
-        return self.heads(jax.nn.relu(self.hidden(jax.nn.relu(x))))
-
-
-STAIRS = (1, 2, 4, 9)  # amounts that make a difference: to have one, to afford a table, a furnace, to need nothing
-
-
-def stairs(numbers: Array) -> Array:
-    """Amounts [B, M] as how far each is on the way to some marks, [B, 4 M]."""
-    return jnp.concatenate([jnp.minimum(numbers / mark, 1) for mark in STAIRS], 1)
-
-
-# -- the paper's ---------------------------------------------------------------------------------------------------------
-
-
-class RelationNet(eqx.Module):
-    """Self-attention over all tiles: two passes through one layer of four heads, then the maximum over tiles (appendix B.2)."""
-
-    category: Array  # [C, F]
-    position: Array  # [2, F], for a tile's row and column, both from -1 to 1
-    qkv: Dense
-    mix: Dense
-    expand: Dense
-    shrink: Dense
-    hidden: Dense
-    heads: Heads
-    shape: tuple[int, int] = eqx.field(static=True)
-    num_heads: int = eqx.field(static=True)
-    passes: int = eqx.field(static=True)
-
-    def __init__(self, rng: np.random.Generator, world: TileWorld, width: int = 32, num_heads: int = 4, passes: int = 2):
-        self.category = jnp.asarray(rng.standard_normal((len(world.category_names), width)), jnp.float32)
-        self.position = jnp.asarray(rng.standard_normal((2, width)), jnp.float32)
-        self.qkv = Dense(rng, width, 3 * width, 1.0)
-        self.mix = Dense(rng, width, width, 1.0)
-        self.expand = Dense(rng, width, width)
-        self.shrink = Dense(rng, width, width, 1.0)
-        self.hidden = Dense(rng, width, width)
-        self.heads = Heads(rng, width, world.num_actions)
-        self.shape = world.shape
-        self.num_heads = num_heads
-        self.passes = passes
-
-    def encode(self, grid: Array) -> Array:
-        return grid.reshape(grid.shape[0], -1)
-
-    def __call__(self, seen: Array) -> tuple[Array, Array]:
-        return self.relate(self.category[seen.astype(jnp.int32)])
-
-    def relate(self, x: Array) -> tuple[Array, Array]:
-        """Logits and values from what stands on every tile, [B, N, F]."""
-        places = np.stack(np.meshgrid(*(np.linspace(-1, 1, n) for n in self.shape), indexing="ij"), -1).reshape(-1, 2)
-        x = x + places.astype(np.float32) @ self.position
-        for _ in range(self.passes):
-            x = layer_norm(x + self.attend(x))
-            x = layer_norm(x + self.shrink(jax.nn.relu(self.expand(x))))
-        return self.heads(jax.nn.relu(self.hidden(x.max(1))))
-
-    def attend(self, x: Array) -> Array:
-        @jax.checkpoint
-        def one(qkv: Array) -> Array:  # [N, 3F] -> [N, F]
-            tiles, width = qkv.shape[0], qkv.shape[1] // 3
-            q, k, v = (y.reshape(tiles, self.num_heads, -1).swapaxes(0, 1) for y in jnp.split(qkv, 3, -1))
-            weight = jax.nn.softmax(q @ k.swapaxes(1, 2) / (width / self.num_heads) ** 0.5)  # [heads, N, N]
-            return (weight @ v).swapaxes(0, 1).reshape(tiles, width)
-
-        # A few boards at a time: the attention weights of a whole minibatch would not fit in a processor's cache.
-        return self.mix(jax.lax.map(one, self.qkv(x), batch_size=32))
-
-
-def layer_norm(x: Array) -> Array:
-    return (x - x.mean(-1, keepdims=True)) * jax.lax.rsqrt(x.var(-1, keepdims=True) + 1e-5)
-
-
-NETWORKS = {"relative": RelativeNet, "relation": RelationNet, "view": ViewNet}
+def toward_marks(numbers: Array) -> Array:
+    """Numbers [B, M] as how far each is on the way to every mark, [B, 4 M]."""
+    return jnp.concatenate([jnp.minimum(numbers / mark, 1) for mark in MARKS], 1)

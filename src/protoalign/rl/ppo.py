@@ -4,22 +4,23 @@
     update = jax.jit(make_update(config, world, updates))
     state, metrics, record = update(state, key)        # as often as you like
 
-One update collects a segment from every environment and learns from it, all in one compiled program. Keys of updates come
-from folding the update's number into `key`, so a training state restored from disk goes on exactly as if never stopped.
+One update is two halves: `rollout.collect` plays a segment in every environment, `learn` learns from it. In compiled worlds
+both are one program; segments from elsewhere go into `learn` alike. Keys of updates come from folding the update's number into
+`key`, so a training state restored from disk goes on exactly as if never stopped.
 """
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
 from jax import Array
 
-from protoalign.config import PPOConfig
-from protoalign.envs.base import World
 from protoalign.rl.networks import ActorCritic
-from protoalign.rl.rollout import Record, Running, Segment, begin, collect
+from protoalign.rl.rollout import Learnable, Record, Running, Segment, begin, collect
+from protoalign.settings import PPOConfig
 
 
 class PPOState(NamedTuple):
@@ -29,7 +30,7 @@ class PPOState(NamedTuple):
     updates: Array  # int32, updates done
 
 
-Update: TypeAlias = Callable[[PPOState, Array], tuple[PPOState, dict[str, Array], Record]]
+Update: TypeAlias = Callable[[PPOState, Array], tuple[PPOState, dict[str, Array], Record | None]]
 Auxiliary: TypeAlias = Callable[[Any, "Batch"], Array]  # a loss besides PPO's, of a network on a minibatch
 
 
@@ -39,49 +40,62 @@ def make_optimiser(config: PPOConfig, total_updates: int) -> optax.GradientTrans
     return optax.chain(optax.clip_by_global_norm(config.max_grad_norm), optax.adam(rate, eps=1e-5))
 
 
-def init(config: PPOConfig, world: World, net: ActorCritic, key: Array, total_updates: int) -> PPOState:
+def init(config: PPOConfig, world: Learnable, net: ActorCritic, key: Array, total_updates: int) -> PPOState:
     optimiser = make_optimiser(config, total_updates)
-    running = jax.jit(lambda key: begin(world, key, config.envs))(key)
-    return PPOState(net, optimiser.init(net), running, jnp.int32(0))
+    return PPOState(net, optimiser.init(net), eqx.filter_jit(begin)(world, key, config.envs), jnp.int32(0))
 
 
 def make_update(
-    config: PPOConfig, world: World, total_updates: int, recorded: int = 0, auxiliary: Auxiliary | None = None
+    config: PPOConfig, world: Learnable, total_updates: int, recorded: int = 0, auxiliary: Auxiliary | None = None
 ) -> Update:
     """`update(state, key) -> state, metrics, record` for a run of `total_updates`; jit it.
 
     It records the first `recorded` environments. An `auxiliary` loss is added to PPO's.
     """
-    optimiser = make_optimiser(config, total_updates)
 
-    def update(state: PPOState, key: Array) -> tuple[PPOState, dict[str, Array], Record]:
+    def update(state: PPOState, key: Array) -> tuple[PPOState, dict[str, Array], Record | None]:
         collect_key, shuffle_key = jax.random.split(jax.random.fold_in(key, state.updates))
         running, segment, last_value, finished, record = collect(
             world, state.net, state.running, collect_key, config.segment, config.starts, recorded
         )
-        advantage = estimate_advantage(segment, last_value, config.discount, config.gae_lambda)
-        batch = Batch(segment.seen, segment.action, segment.log_prob, advantage, advantage + segment.value, ~segment.reset)
-        if auxiliary:
-            batch = batch._replace(next=what_follows(segment))
-        batch = jax.tree.map(lambda x: x.reshape(config.batch, *x.shape[2:]), batch)
-        done = state.updates / total_updates
-        entropy_coef = (1 - done) * config.entropy_coef + done * config.final_entropy_coef
-
-        def learn(carry: tuple[Any, Any], chosen: Array) -> tuple[tuple[Any, Any], Any]:
-            net, optimiser_state = carry
-            minibatch = jax.tree.map(lambda x: x[chosen], batch)
-            grads, losses = jax.grad(loss, has_aux=True)(net, minibatch, config, entropy_coef, auxiliary)
-            steps, optimiser_state = optimiser.update(grads, optimiser_state)
-            return (optax.apply_updates(net, steps), optimiser_state), losses
-
-        (net, optimiser_state), losses = jax.lax.scan(
-            learn, (state.net, state.optimiser), shuffle(shuffle_key, config.batch, config.epochs, config.minibatch)
-        )
-        metrics = {name: value.mean() for name, value in losses.items()}
+        state, metrics = learn(config, total_updates, state, segment, last_value, shuffle_key, auxiliary)
         metrics |= {"episodes": finished.episodes, "return_sum": finished.ret, "length_sum": finished.length}
-        return PPOState(net, optimiser_state, running, state.updates + 1), metrics, record
+        return state._replace(running=running), metrics, record
 
     return update
+
+
+def learn(
+    config: PPOConfig,
+    total_updates: int,
+    state: PPOState,
+    segment: Segment,
+    last_value: Array,
+    key: Array,
+    auxiliary: Auxiliary | None = None,
+) -> tuple[PPOState, dict[str, Array]]:
+    """The state after learning from a segment [T, B, ...], followed by observations worth `last_value` [B]; and mean losses."""
+    optimiser = make_optimiser(config, total_updates)
+    advantage = estimate_advantage(segment, last_value, config.discount, config.gae_lambda)
+    batch = Batch(segment.seen, segment.action, segment.log_prob, advantage, advantage + segment.value, ~segment.reset)
+    if auxiliary:
+        batch = batch._replace(next=what_follows(segment))
+    batch = jax.tree.map(lambda x: x.reshape(config.batch, *x.shape[2:]), batch)
+    done = state.updates / total_updates
+    entropy_coef = (1 - done) * config.entropy_coef + done * config.final_entropy_coef
+
+    def descend(carry: tuple[Any, Any], chosen: Array) -> tuple[tuple[Any, Any], Any]:
+        net, optimiser_state = carry
+        minibatch = jax.tree.map(lambda x: x[chosen], batch)
+        grads, losses = jax.grad(loss, has_aux=True)(net, minibatch, config, entropy_coef, auxiliary)
+        steps, optimiser_state = optimiser.update(grads, optimiser_state)
+        return (optax.apply_updates(net, steps), optimiser_state), losses
+
+    (net, optimiser_state), losses = jax.lax.scan(
+        descend, (state.net, state.optimiser), shuffle(key, config.batch, config.epochs, config.minibatch)
+    )
+    metrics = {name: value.mean() for name, value in losses.items()}
+    return PPOState(net, optimiser_state, state.running, state.updates + 1), metrics
 
 
 class Batch(NamedTuple):

@@ -1,19 +1,32 @@
-"""Running many episodes at once: segments to learn from, and whole episodes to be judged by.
+"""Running many episodes at once in compiled worlds: segments to learn from, and whole episodes to be judged by.
 
 A step after an episode's end resets it (Gymnasium's "next step" autoreset), so that the final observation passes through the
 network like any other and a truncated episode can be bootstrapped from its value. Such a step takes no action; it is marked
 `reset` and belongs to no episode.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from protoalign.envs.base import World
+from protoalign.arrays import select
 from protoalign.rl.networks import ActorCritic
 from protoalign.rng import gumbel
+
+
+class Learnable(Protocol):
+    """What a policy can learn in: a world as the policy sees it. States are pytrees with leading batch axis B."""
+
+    @property
+    def num_actions(self) -> int: ...
+    def reset(self, key: Array, batch: int) -> Any: ...
+    def step(self, state: Any, action: Array, key: Array) -> tuple[Any, Any]: ...
+    def observe(self, state: Any) -> Any: ...
+    def record(self, state: Any) -> Any:
+        """What a history keeps of a state; asked for only if environments are recorded."""
+        ...
 
 
 class Running(NamedTuple):
@@ -26,7 +39,7 @@ class Running(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """T consecutive steps of B environments; every array is [T, B, ...]."""
+    """T consecutive steps of B environments, to learn from; every array is [T, B, ...]."""
 
     seen: Any  # encoded observations
     action: Array
@@ -57,7 +70,7 @@ class Record(NamedTuple):
     reset: Any
 
 
-def begin(world: World, key: Array, batch: int) -> Running:
+def begin(world: Learnable, key: Array, batch: int) -> Running:
     zero = jnp.zeros(batch)
     return Running(world.reset(key, batch), zero > 0, zero, zero.astype(jnp.int32))
 
@@ -72,8 +85,8 @@ def act(net: ActorCritic, observation: Any, noise: Array | float) -> tuple[Any, 
 
 
 def collect(
-    world: World, net: ActorCritic, running: Running, key: Array, steps: int, starts: int, recorded: int = 0
-) -> tuple[Running, Segment, Array, Finished, Record]:
+    world: Learnable, net: ActorCritic, running: Running, key: Array, steps: int, starts: int, recorded: int = 0
+) -> tuple[Running, Segment, Array, Finished, Record | None]:
     """`steps` steps of every environment, and the value [B] of what they see after the last.
 
     Start states come from a pool of `starts` fresh ones, each used once (a start may recur only if more episodes than that
@@ -87,15 +100,15 @@ def collect(
     def step(carry: tuple[Running, Array], x: tuple[Array, Array]) -> tuple[tuple[Running, Array], Any]:
         running, used = carry
         noise, key = x
-        observation = world.observe(running.state)
-        seen, action, log_prob, value = act(net, observation, noise)
+        seen, action, log_prob, value = act(net, world.observe(running.state), noise)
+        shown = world.record(running.state) if recorded else ()
         state, (reward, terminated, truncated) = world.step(running.state, action, key)
 
         reset = running.done
         turn = jnp.cumsum(reset)
 
         def renew(state: Any) -> Any:
-            return choose(reset, jax.tree.map(lambda x: x[(used + turn - 1) % starts], pool), state)
+            return select(reset, jax.tree.map(lambda x: x[(used + turn - 1) % starts], pool), state)
 
         # Behind a condition, although it nearly always holds: XLA would else fold this into all that is made of the state.
         state = jax.lax.cond(reset.any(), renew, lambda state: state, state)
@@ -110,7 +123,7 @@ def collect(
         )
         finished = Finished(done.sum(), (done * running.ret).sum(), (done * running.length).sum())
         segment = Segment(seen, action, log_prob, value, reward, terminated, truncated, reset)
-        record = Record(observation, action.astype(jnp.uint8), reward, terminated, truncated, reset)
+        record = Record(shown, action.astype(jnp.uint8), reward, terminated, truncated, reset) if recorded else None
         return (running, used + turn[-1]), (segment, finished, jax.tree.map(lambda x: x[:recorded], record))
 
     (running, _), (segment, finished, record) = jax.lax.scan(
@@ -120,7 +133,7 @@ def collect(
     return running, segment, last_value, jax.tree.map(jnp.sum, finished), record
 
 
-def play_out(world: World, net: ActorCritic, key: Array, episodes: int, greedy: bool = False) -> tuple[Array, Array, Any]:
+def play_out(world: Learnable, net: ActorCritic, key: Array, episodes: int, greedy: bool = False) -> tuple[Array, Array, Any]:
     """Returns [E] and lengths [E] of whole episodes, all started together, so that short ones are not favoured; and the world's
     states when the last of them had ended."""
     start_key, play_key = jax.random.split(key)
@@ -141,8 +154,3 @@ def play_out(world: World, net: ActorCritic, key: Array, episodes: int, greedy: 
 
     running, _ = jax.lax.while_loop(lambda carry: ~carry[0].done.all(), step, (begin(world, start_key, episodes), jnp.int32(0)))
     return running.ret, running.length, running.state
-
-
-def choose(mask: Array, yes: Any, no: Any) -> Any:
-    """Per batch element, one of two pytrees; mask [B]."""
-    return jax.tree.map(lambda a, b: jnp.where(mask.reshape((-1,) + (1,) * (a.ndim - 1)), a, b), yes, no)

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import equinox as eqx
 import jax
@@ -10,13 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from protoalign.config import ExploreConfig, TaskConfig
-from protoalign.envs.base import World
 from protoalign.progress import Bar
-from protoalign.rl import history, ppo
-from protoalign.rl.rollout import Record
+from protoalign.rl import ppo
+from protoalign.rl.rollout import Learnable, Record
 from protoalign.rng import stream
-from protoalign.runs import Run
+from protoalign.settings import ExploreConfig, TaskConfig
 
 LOG_LINES = 400  # about, in a whole run
 WATCHED = 10  # times
@@ -24,32 +22,48 @@ FIT_LOG_EVERY = 10  # updates
 SAVE_SECONDS = 10.0  # at least, between checkpoints
 
 
+class Store(Protocol):
+    """Where training keeps what it does: a run folder, or memory."""
+
+    def restore(self, stage: str, like: Any) -> Any:
+        """The newest checkpoint (step, tree, info) of a stage, in the shape of `like`; None if there is none."""
+        ...
+
+    def save(self, stage: str, step: int, tree: Any, info: dict[str, Any]) -> None: ...
+    def log(self, row: dict[str, Any]) -> None: ...
+    def record(self, stage: str, first: int, last: int, records: list[Record]) -> None:
+        """Keep the segments recorded after update `first` up to update `last`."""
+        ...
+
+
 def train(
-    run: Run,
+    store: Store,
     stage: str,
     config: TaskConfig | ExploreConfig,
-    world: World,
+    world: Learnable,
     net: Any,
     seed: int,
-    refresh: Callable[[World, Any, int], World] | None = None,
-    watch: Callable[[World, Any], dict[str, float]] | None = None,
+    refresh: Callable[[Any, Any, int], Any] | None = None,
+    watch: Callable[[Any, Any], dict[str, float]] | None = None,
     auxiliary: ppo.Auxiliary | None = None,
-) -> tuple[Any, World, dict[str, Any]]:
-    """Train `net` in `world` for `config.steps` steps, going on from the run's last checkpoint.
+    title: str = "",
+) -> tuple[Any, Any, dict[str, Any]]:
+    """Train `net` in `world` for `config.steps` steps, going on from the store's last checkpoint.
 
-    A world may hold arrays (a model that is part of it). After each of `config.rounds` parts of the training,
-    `refresh(world, net, update)` may give it new ones. `watch(world, net)` tells ten times on the way what to log besides.
-    An `auxiliary` loss is added to PPO's.
-    Returns the network, the world and {"steps": ..., "seconds": ...}.
+    A world may hold arrays (maps, or a model that is part of it). After each of `config.rounds` parts of the training,
+    `refresh(world, net, update)` may return it with new ones; only worlds that are refreshed are saved. `watch(world, net)`
+    tells ten times on the way what to log besides. An `auxiliary` loss is added to PPO's. Returns the network, the world and
+    {"steps": ..., "seconds": ...}.
     """
     total = config.updates
     arrays, rest = eqx.partition(world, eqx.is_array)
     net = jax.tree.map(jnp.copy, net)  # the caller's stays: updates write over theirs
     state = ppo.init(config.ppo, world, net, stream(seed, f"{stage}/begin"), total)
-    saved = run.restore(stage, {"ppo": state, "world": arrays})
+    saved = store.restore(stage, {"ppo": state, "world": arrays if refresh else None})
     done, seconds = 0, 0.0
     if saved:
-        state, arrays, done, seconds = saved.tree["ppo"], saved.tree["world"], saved.step, saved.info["seconds"]
+        state, done, seconds = saved.tree["ppo"], saved.step, saved.info["seconds"]
+        arrays = saved.tree["world"] if refresh else arrays
     figures = {"steps": total * config.ppo.batch, "seconds": seconds}
     if done == total:
         return state.net, eqx.combine(arrays, rest), figures
@@ -65,7 +79,7 @@ def train(
     records: list[Record] = []
     last_update = done  # of the last checkpoint
     started = time.monotonic() - seconds
-    with Bar(f"{stage} {world.name}", total * config.ppo.batch, done * config.ppo.batch) as bar:
+    with Bar(f"{stage} {title}".strip(), total * config.ppo.batch, done * config.ppo.batch) as bar:
         update = jax.jit(program, donate_argnums=0).lower(state, key, arrays).compile()
         bar.begin()
         last_saved = time.monotonic()
@@ -83,7 +97,7 @@ def train(
             line: dict[str, Any] = {"stage": stage, "update": done, "steps": done * config.ppo.batch, **row}
             if watch and done in watched:
                 line |= watch(eqx.combine(arrays, rest), state.net)
-            run.log(line | {"seconds": round(now - started, 3), "steps_per_second": round(speed)})
+            store.log(line | {"seconds": round(now - started, 3), "steps_per_second": round(speed)})
             shown = "  (none)" if row["return"] is None else f"{row['return']:6.3f}"
             bar.advance(len(rows) * config.ppo.batch, f"return {shown}  {speed:8,.0f} steps/s")
             if refresh and done in ends:
@@ -91,16 +105,17 @@ def train(
                 arrays, _ = eqx.partition(refresh(eqx.combine(arrays, rest), state.net, done), eqx.is_array)
             if done == total or now - last_saved > SAVE_SECONDS:
                 if config.recorded:
-                    history.save(run.path / "history", stage, last_update, done, jax.device_get(records))
+                    store.record(stage, last_update, done, jax.device_get(records))
                 records, last_update = [], done
                 figures["seconds"] = round(time.monotonic() - started, 3)
-                run.save(stage, done, {"ppo": state, "world": arrays}, {"seconds": figures["seconds"]})
+                tree = {"ppo": state, "world": arrays if refresh else None}
+                store.save(stage, done, tree, {"seconds": figures["seconds"]})
                 last_saved = time.monotonic()
     return state.net, eqx.combine(arrays, rest), figures
 
 
 def fit(
-    run: Run,
+    store: Store,
     stage: str,
     title: str,
     updates: int,
@@ -108,11 +123,11 @@ def fit(
     update: Callable[[Any, int], tuple[Any, dict[str, Any]]],
     show: str,
 ) -> tuple[Any, float]:
-    """Supervised training: `update(state, i) -> state, metrics`, so many times, going on from the run's last checkpoint.
+    """Supervised training: `update(state, i) -> state, metrics`, so many times, going on from the store's last checkpoint.
 
     `show` is how metrics are shown, as for str.format. Returns the state and the seconds it took.
     """
-    saved = run.restore(stage, state)
+    saved = store.restore(stage, state)
     done, seconds = 0, 0.0
     if saved:
         state, done, seconds = saved.tree, saved.step, saved.info["seconds"]
@@ -126,10 +141,10 @@ def fit(
                 done += 1
             row = {name: round(float(np.mean([r[name] for r in rows])), 5) for name in rows[0]}
             seconds = round(time.monotonic() - started, 3)
-            run.log({"stage": stage, "update": done, **row, "seconds": seconds})
+            store.log({"stage": stage, "update": done, **row, "seconds": seconds})
             bar.advance(len(rows), show.format(**row))
             if done == updates or time.monotonic() - last_saved > SAVE_SECONDS:
-                run.save(stage, done, state, {"seconds": seconds})
+                store.save(stage, done, state, {"seconds": seconds})
                 last_saved = time.monotonic()
     return state, seconds
 

@@ -1,0 +1,248 @@
+"""An agent: everything learned in the source. It is trained (`stages.py`), saved, loaded, put into a target, and plays."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import jax
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+from protoalign.alignment.exploration import Explorer, explorer_from
+from protoalign.alignment.inference import InferenceModel
+from protoalign.alignment.mapping import Mapping
+from protoalign.alignment.training import build_model
+from protoalign.alignment.transfer import align, split
+from protoalign.errors import UserError
+from protoalign.files import read_json, write_atomic, write_json
+from protoalign.perception.vocabulary import Vocabulary
+from protoalign.rl.evaluate import Played, figures
+from protoalign.rl.networks import ActorCritic, RelativeNet, Scene
+from protoalign.rl.relation import RelationNet
+from protoalign.rl.rollout import act
+from protoalign.rng import check_seed, generator, gumbel
+from protoalign.settings import Settings, parse, plain
+from protoalign.worlds.base import Observation, Spec
+
+FORMAT = "protoalign agent 1"
+NETWORKS: dict[str, Callable[..., Any]] = {"relative": RelativeNet, "relation": RelationNet}
+
+
+@dataclass(frozen=True)
+class Agent:
+    """All that was learned in the source. After the task stage alone there is no q_theta and no pi_exp yet."""
+
+    spec: Spec  # of the source
+    settings: Settings
+    seed: int
+    scene: Scene
+    vocabulary: Vocabulary
+    task: ActorCritic  # pi_task
+    model: InferenceModel | None = None  # q_theta
+    explorer: Explorer | None = None  # pi_exp
+    presence: np.ndarray | None = None  # [2, K], how often prototypes are in an episode's first picture, and in one at all
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the prototypes."""
+        return self.vocabulary.names(self.spec.truth)
+
+    @property
+    def hideable(self) -> tuple[int, ...]:
+        """Prototypes that may look new in a target."""
+        return hideable(self.vocabulary, self.spec, self.settings.infer.hide)
+
+    @property
+    def longest(self) -> int:
+        """Steps of an episode of exploration, at most."""
+        return min(self.settings.infer.longest or self.spec.max_steps, self.spec.max_steps)
+
+    def align(
+        self,
+        target: gymnasium.Env,
+        episodes: int = 4,
+        sure: float | None = None,
+        seed: int = 0,
+        oracle: bool = False,
+    ) -> Mapping:
+        """Play at most `episodes` episodes in a target and find out what its tile types are.
+
+        `target` is a Gymnasium environment with the source's actions, whose observation is a picture [height, width, 3] uint8
+        of the source's grid, or a dict of such a "view" and "numbers" [M]. `sure`: stop as soon as the mapping is that probable
+        to be right. `oracle`: which tiles are of one type is read from `info["categories"]`.
+        """
+        if self.model is None or self.explorer is None or self.presence is None:
+            raise UserError("this agent has no inference model or no exploration policy yet: finish its training first")
+        check_seed(seed)
+        return align(target, self, episodes, seed, sure, oracle, self.longest)  # type: ignore[arg-type]
+
+    def policy(self, mapping: Mapping | None = None, greedy: bool = False, seed: int = 0) -> "Policy":
+        """The task policy, its eyes a mapping, or the source's vocabulary if there is none."""
+        if mapping is not None:
+            self.check(mapping)
+        return Policy(self.task, mapping or self.vocabulary.read, len(self.spec.actions), greedy, seed)
+
+    def check(self, mapping: Mapping) -> None:
+        """Refuse a mapping that belongs to another agent."""
+        if mapping.names != self.names or mapping.vocabulary.tile != self.vocabulary.tile:
+            raise UserError(
+                f"that mapping belongs to {mapping.world} with other prototypes, not to this agent of {self.spec.name}"
+            )
+
+    def save(self, path: str | Path) -> None:
+        """Write agent.json and agent.safetensors into a folder."""
+        folder = Path(path)
+        arrays, words = self.vocabulary.save()
+        named = {f"vocabulary.{name}": value for name, value in arrays.items()}
+        for part in ("task", "model", "explorer", "presence"):
+            if getattr(self, part) is not None:
+                named |= named_leaves(getattr(self, part), part)
+        about = {
+            "format": FORMAT,
+            "spec": asdict(self.spec),
+            "settings": plain(self.settings),
+            "seed": self.seed,
+            "scene": self.scene._asdict(),
+            "parts": [part for part in ("task", "model", "explorer") if getattr(self, part) is not None],
+            "vocabulary": words,
+        }
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_atomic(folder / "agent.safetensors", safetensors.numpy.save(named))
+            write_json(folder / "agent.json", about)
+        except OSError as error:
+            raise UserError(f"cannot write {error.filename or folder}: {error.strerror}") from None
+
+    @staticmethod
+    def load(path: str | Path) -> "Agent":
+        """What `save` wrote, or training with `out`. A `UserError` says in one line what is wrong with the folder."""
+        folder = Path(path)
+        if not (folder / "agent.json").is_file():
+            raise UserError(f"{folder} has no trained agent: train one with 'protoalign task' or 'protoalign run'")
+        about = read_json(folder / "agent.json")
+        if not isinstance(about, dict) or about.get("format") != FORMAT:
+            raise UserError(f"{folder / 'agent.json'} is not an agent that this version of protoalign can read")
+        try:
+            arrays = safetensors.numpy.load((folder / "agent.safetensors").read_bytes())
+            settings = parse(Settings, about["settings"])
+            spec = _spec(about["spec"])
+            scene = _scene(about["scene"])
+            words = about["vocabulary"]
+            named = {name.removeprefix("vocabulary."): x for name, x in arrays.items() if name.startswith("vocabulary.")}
+            vocabulary = Vocabulary.load(named, words)
+            agent = untrained(spec, settings, int(about["seed"]), scene, vocabulary)
+            for part in about["parts"]:
+                if part not in ("task", "model", "explorer"):
+                    raise ValueError
+            parts = {part: _filled(getattr(agent, part), arrays, part) for part in about["parts"]}
+            presence = arrays.get("presence")
+            if presence is not None and (presence.shape != (2, len(agent.hideable)) or not np.isfinite(presence).all()):
+                raise ValueError
+        except OSError as error:
+            raise UserError(f"cannot read {error.filename}: {error.strerror}") from None
+        except UserError as error:
+            raise UserError(f"{folder / 'agent.json'}: {error}") from None
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, safetensors.SafetensorError):
+            raise UserError(f"the agent in {folder} is damaged: restore its files, or train anew in another folder") from None
+        return replace(agent, **{"model": None, "explorer": None, **parts}, presence=presence)
+
+
+def load(path: str | Path) -> Agent:
+    """The agent in a folder: a run folder, or one that `Agent.save` has written."""
+    return Agent.load(path)
+
+
+class Policy:
+    """`policy(observation) -> action`: the task policy with its eyes. Observations as in `Agent.align`, one at a time."""
+
+    def __init__(
+        self, net: ActorCritic, see: Callable[[np.ndarray], np.ndarray], actions: int, greedy: bool = False, seed: int = 0
+    ):
+        check_seed(seed)
+        self.net, self.see, self.actions, self.greedy, self.seed = net, see, actions, greedy, seed
+        self.time = 0
+        self._act = jax.jit(lambda net, seen, noise: act(net, seen, noise)[1])
+
+    def __call__(self, observation: Any) -> int:
+        picture, numbers = split(observation)
+        key = jax.random.fold_in(jax.random.key(self.seed), self.time)
+        noise = np.zeros((1, self.actions), np.float32) if self.greedy else gumbel(key, (1, self.actions))
+        self.time += 1
+        return int(self._act(self.net, Observation(self.see(picture)[None], numbers[None]), noise)[0])
+
+
+def evaluate(policy: Callable[[Any], int], env: gymnasium.Env, episodes: int = 100, seed: int = 0) -> dict[str, Any]:
+    """Any policy (observation -> action) over whole episodes of a Gymnasium environment.
+
+    Returns {"return": mean, "return_se": its standard error, "length": mean, "episodes": how many}.
+    """
+    if episodes < 2:
+        raise UserError(f"{episodes} episodes are too few for a standard error: use at least 2")
+    returns, lengths = np.zeros(episodes), np.zeros(episodes, int)
+    for i in range(episodes):
+        observation, _ = env.reset(seed=seed + i)
+        over = False
+        while not over:
+            observation, reward, terminated, truncated, _ = env.step(np.int64(policy(observation)))
+            returns[i] += float(reward)
+            lengths[i] += 1
+            over = bool(terminated or truncated)
+    return figures(Played(returns, lengths, {}))
+
+
+def hideable(vocabulary: Vocabulary, spec: Spec, kinds: tuple[str, ...]) -> tuple[int, ...]:
+    """The prototypes of the kinds named, all if none is."""
+    every = tuple(range(vocabulary.num_prototypes))
+    if not kinds:
+        return every
+    true = spec.truth or ()
+    unknown = [kind for kind in kinds if kind not in true]
+    if unknown:
+        raise UserError(f"{spec.name} has no kind '{unknown[0]}': there are {', '.join(dict.fromkeys(true))}")
+    chosen = {int(c) for c, name in zip(vocabulary.prototype_of, true, strict=True) if name in kinds}
+    return tuple(c for c in every if c in chosen)
+
+
+def untrained(spec: Spec, settings: Settings, seed: int, scene: Scene, vocabulary: Vocabulary) -> Agent:
+    """An agent with networks as they are before training."""
+    which = hideable(vocabulary, spec, settings.infer.hide)
+    task = NETWORKS[settings.task.network](generator(seed, "task/network"), scene, settings.task.width, which)
+    explorer = explorer_from(task, which, generator(seed, "explore/network"), settings.explore.from_task)
+    return Agent(spec, settings, seed, scene, vocabulary, task, build_model(seed, scene, which, settings.infer), explorer)
+
+
+def named_leaves(tree: Any, prefix: str) -> dict[str, np.ndarray]:
+    """Arrays by their path in a tree, e.g. `task.hidden.weight`."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    dots = (jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves)
+    return {f"{prefix}.{dot}" if dot else prefix: np.asarray(x, order="C") for dot, (_, x) in zip(dots, leaves, strict=True)}
+
+
+def _filled(like: Any, arrays: dict[str, np.ndarray], part: str) -> Any:
+    """A network of the shape of `like` with saved weights, all of them finite."""
+    expected = named_leaves(like, part)
+    for name, value in expected.items():
+        found = arrays[name]
+        if found.shape != value.shape or found.dtype != value.dtype or not np.isfinite(found).all():
+            raise ValueError(name)
+    return jax.tree.unflatten(jax.tree.structure(like), [jax.numpy.asarray(arrays[name]) for name in expected])
+
+
+def _spec(values: dict[str, Any]) -> Spec:
+    lists: dict[str, Any] = {key: tuple(x) if isinstance(x, list) else x for key, x in values.items()}
+    spec = Spec(**lists)
+    if not all(isinstance(x, str) for x in (spec.name, *spec.actions, *spec.numbers, *(spec.truth or ()))):
+        raise ValueError
+    return spec
+
+
+def _scene(values: dict[str, Any]) -> Scene:
+    lists: dict[str, Any] = {key: tuple(x) if isinstance(x, list) else x for key, x in values.items()}
+    scene = Scene(**lists)
+    sizes = (*scene.grid, scene.prototypes, scene.actions, *(scene.agent))
+    if not all(isinstance(n, int) and 0 <= n < 100_000 for n in sizes) or scene.tiles > 1_000_000:
+        raise ValueError
+    return scene

@@ -1,0 +1,241 @@
+"""f_proto|T (eq. 9): what each tile type of a target is. The method's product: called on pictures, printed, saved, loaded."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+from protoalign.alignment import hypotheses
+from protoalign.errors import UserError
+from protoalign.files import read_json, write_atomic, write_json
+from protoalign.perception.tile_types import TileTypes
+from protoalign.perception.tiles import cut
+from protoalign.perception.vocabulary import Vocabulary
+
+FORMAT = "protoalign mapping 1"
+SHARED = 0.01  # prior probability that a prototype shares its look with another one, or is not in the target at all
+UNSURE = 0.9
+
+
+class TileType(NamedTuple):
+    """One row of a mapping."""
+
+    picture: np.ndarray  # [h, w, 3] uint8
+    prototype: int
+    name: str  # of the prototype
+    probability: float
+    unseen: bool  # False: it looks as in the source
+
+
+class Moment(NamedTuple):
+    """T steps of finding out, as they were before each action. NumPy arrays."""
+
+    episode: np.ndarray  # [T] int32
+    action: np.ndarray  # [T] int32
+    reward: np.ndarray  # [T] float32
+    belief: np.ndarray  # [T, types, K] float32, all episodes so far taken together
+    pictures: np.ndarray  # [at most FRAMES, height, width, 3] uint8, of the first steps
+
+
+@dataclass
+class Mapping:
+    """What each tile type is. `mapping(picture)`: prototypes; `mapping.translate(picture)`: the scene in source pictures."""
+
+    world: str  # name of the source
+    names: tuple[str, ...]  # of the prototypes, C
+    hideable: tuple[int, ...]  # prototypes that tile types may be, K
+    vocabulary: Vocabulary  # of the source
+    tile_types: TileTypes  # of the target
+    score: np.ndarray  # [types, K], logs, all episodes together
+    known: np.ndarray  # [K] bool, prototypes that were met looking as in the source
+    missed: np.ndarray  # [K], how probable it is not to meet a prototype so long if it is there
+    steps: int  # played in the target while finding out
+    returns: tuple[float, ...]  # of the episodes played while finding out
+    trace: Moment | None = None
+    about: dict[str, Any] = field(default_factory=dict)  # where it was found: the target's look, seed, ...
+
+    @property
+    def types(self) -> tuple[TileType, ...]:
+        """All that was met in the target and may be hidden: new tile types, then prototypes that look as in the source."""
+        belief = self.belief
+        pictures = self.tile_types.pictures
+        rows = [
+            TileType(pictures[i], c, self.names[c], float(belief[i, self.hideable.index(c)]), True)
+            for i, c in enumerate(self.prototypes.tolist())
+        ]
+        old = [self.hideable[k] for k in np.flatnonzero(self.known)]
+        return (*rows, *(TileType(self.vocabulary.draw(np.array([[c]])), c, self.names[c], 1.0, False) for c in old))
+
+    @property
+    def evidence(self) -> np.ndarray:
+        """Scores [types, K], in which a prototype that looks as in the source counts as having a look already."""
+        return self.score + np.where(self.known, np.log(hypotheses.VARIANT), 0.0)
+
+    @cached_property
+    def belief(self) -> np.ndarray:
+        """Probabilities [types, K] of the hideable prototypes."""
+        return hypotheses.marginals(self.evidence) if len(self.score) else np.zeros(self.score.shape)
+
+    @cached_property
+    def prototypes(self) -> np.ndarray:
+        """What each tile type is taken for, [types]."""
+        if not len(self.score):
+            return np.zeros(0, int)
+        return np.array(self.hideable)[hypotheses.decode(self.evidence)]
+
+    @property
+    def unmet(self) -> np.ndarray:
+        """Prototypes [K] bool that nothing in the target was taken for."""
+        return ~self.known & ~np.isin(self.hideable, self.prototypes)
+
+    @property
+    def sureness(self) -> float:
+        """The probability that all of it is right, prototypes included that were not met."""
+        unmet = self.unmet
+        own = self.missed * (1 - SHARED)
+        absent = float(np.prod(np.where(unmet, own / (own + SHARED), 1.0)))
+        return hypotheses.sureness(self.evidence, int(unmet.sum()), absent)
+
+    @property
+    def doubts(self) -> list[str]:
+        """What is odd about this target, in words; nothing if types and prototypes match one to one and are certain."""
+        counts = {c: int((self.prototypes == c).sum()) + int(self.known[k]) for k, c in enumerate(self.hideable)}
+        found = [f"{n} tile types were taken for {self.names[c]}" for c, n in counts.items() if n > 1]
+        if len(self.prototypes) > len(self.hideable):
+            found.append(f"{len(self.prototypes)} new tile types for {len(self.hideable)} prototypes")
+        expected = [
+            self.names[c] for c, n, p in zip(self.hideable, counts.values(), self.missed, strict=True) if not n and p < 0.05
+        ]
+        others = [
+            self.names[c] for c, n, p in zip(self.hideable, counts.values(), self.missed, strict=True) if not n and p >= 0.05
+        ]
+        if expected:
+            found.append(f"nothing was taken for {', '.join(expected)}: it is missing, or shares a look with another kind")
+        if others:
+            found.append(f"not met yet: {', '.join(others)}")
+        for row, belief in zip(self.types, self.belief, strict=False):
+            if row.probability < UNSURE:
+                best = np.argsort(-belief)[:2]
+                named = " or ".join(f"{self.names[self.hideable[k]]} ({belief[k]:.2f})" for k in best)
+                found.append(f"one tile type may be {named}")
+        if self.sureness < UNSURE:
+            found.append(f"the mapping is only {self.sureness:.2f} sure: play more episodes")
+        return found
+
+    def __call__(self, picture: np.ndarray) -> np.ndarray:
+        """Pictures [..., H * h, W * w, 3] uint8 to grids of prototypes [..., H, W].
+
+        A tile that was not met while finding out is the prototype left over, if there is one; else what it is most like.
+        """
+        codes = self.tile_types(picture)
+        table = np.concatenate([np.arange(len(self.names)), self.prototypes, [0]])
+        shown = table[np.minimum(codes, len(table) - 1)]
+        new = codes == len(table) - 1
+        if new.any():
+            left = np.flatnonzero(self.unmet)
+            tiles = cut(picture, self.vocabulary.tile)[new]
+            shown[new] = self.hideable[left[0]] if len(left) == 1 else self.vocabulary.nearest(tiles)
+        return shown.astype(np.uint8 if len(self.names) < 256 else np.int32)
+
+    def translate(self, picture: np.ndarray) -> np.ndarray:
+        """The same scene in the source's pictures: [..., H * h, W * w, 3] to the same shape."""
+        return self.vocabulary.draw(self(picture))
+
+    def __str__(self) -> str:
+        """A table: a line for every tile type; then how sure it is, and doubts."""
+        wide = max((len(row.name) for row in self.types), default=0)
+        lines = [
+            f"tile type {i:2d} -> {row.name:{wide}}  {row.probability:.4f}" if row.unseen else f"as before    -> {row.name}"
+            for i, row in enumerate(self.types)
+        ]
+        lines.append(f"sure: {self.sureness:.4f} after {self.steps} steps in {len(self.returns)} episodes")
+        return "\n".join([*lines, *(f"doubt: {doubt}" for doubt in self.doubts)])
+
+    # -- files -----------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> None:
+        """Write `path`.json and `path`.safetensors, pictures included."""
+        stem = Path(path)
+        words: dict[str, Any] = {}
+        arrays: dict[str, np.ndarray] = {"score": self.score, "known": self.known, "missed": self.missed}
+        for name, part in (("vocabulary", self.vocabulary), ("tile_types", self.tile_types)):
+            parts, words[name] = part.save()
+            arrays |= {f"{name}.{key}": value for key, value in parts.items()}
+        if self.trace is not None:
+            arrays |= {f"trace.{key}": value for key, value in self.trace._asdict().items()}
+        try:
+            stem.parent.mkdir(parents=True, exist_ok=True)
+            data = safetensors.numpy.save({key: np.ascontiguousarray(value) for key, value in arrays.items()})
+            write_atomic(_beside(stem, ".safetensors"), data)
+            write_json(
+                _beside(stem, ".json"),
+                {
+                    "format": FORMAT,
+                    "world": self.world,
+                    "names": self.names,
+                    "hideable": self.hideable,
+                    "found": [{"type": i, "prototype": r.name, "probability": r.probability} for i, r in enumerate(self.types)],
+                    "sureness": self.sureness,
+                    "doubts": self.doubts,
+                    "steps": self.steps,
+                    "returns": self.returns,
+                    "about": self.about,
+                    **words,
+                },
+            )
+        except OSError as error:
+            raise UserError(f"cannot write {error.filename or stem}: {error.strerror}") from None
+
+    @staticmethod
+    def load(path: str | Path) -> "Mapping":
+        """What `save` wrote. A `UserError` says in one line if it is not a mapping, or damaged."""
+        stem = Path(path)
+        stem = stem.with_suffix("") if stem.suffix in (".json", ".safetensors") else stem
+        said = read_json(_beside(stem, ".json"))
+        if not isinstance(said, dict) or said.get("format") != FORMAT:
+            raise UserError(f"{_beside(stem, '.json')} is not a mapping that this version of protoalign can read")
+        try:
+            arrays = safetensors.numpy.load(_beside(stem, ".safetensors").read_bytes())
+        except OSError as error:
+            raise UserError(f"cannot read {_beside(stem, '.safetensors')}: {error.strerror}") from None
+        except (safetensors.SafetensorError, ValueError, KeyError, TypeError):
+            raise UserError(f"{_beside(stem, '.safetensors')} is damaged: find the mapping again") from None
+
+        def part(name: str) -> dict[str, np.ndarray]:
+            return {key.removeprefix(f"{name}."): value for key, value in arrays.items() if key.startswith(f"{name}.")}
+
+        try:
+            trace = part("trace")
+            vocabulary = Vocabulary.load(part("vocabulary"), said["vocabulary"])
+            names, hideable = tuple(map(str, said["names"])), tuple(map(int, said["hideable"]))
+            mapping = Mapping(
+                str(said["world"]),
+                names,
+                hideable,
+                vocabulary,
+                TileTypes.load(vocabulary, part("tile_types"), said["tile_types"]),
+                arrays["score"],
+                arrays["known"],
+                arrays["missed"],
+                int(said["steps"]),
+                tuple(map(float, said["returns"])),
+                Moment(**trace) if trace else None,
+                dict(said["about"]),
+            )
+            kinds, types = len(hideable), len(mapping.tile_types)
+            fits = arrays["score"].shape == (types, kinds) and arrays["known"].shape == arrays["missed"].shape == (kinds,)
+            if not fits or len(names) != vocabulary.num_prototypes or not np.isfinite(arrays["score"]).all():
+                raise ValueError
+            if not all(0 <= c < len(names) for c in hideable) or not 0 <= mapping.sureness <= 1:
+                raise ValueError
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError):
+            raise UserError(f"the mapping {stem} is damaged or was changed by hand: find it again") from None
+        return mapping
+
+
+def _beside(stem: Path, ending: str) -> Path:
+    return stem.with_name(stem.name + ending)

@@ -1,0 +1,5 @@
+"""The command line: `protoalign COMMAND`."""
+
+from protoalign.cli.main import main
+
+__all__ = ["main"]

@@ -1,0 +1,266 @@
+"""The commands of the method: run, task, infer, explore, transfer, evaluate. Each sets JAX up before it is imported."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from protoalign import runtime
+from protoalign.console import open_page, print_json, say, show_task, show_transfer
+from protoalign.errors import UserError
+from protoalign.settings import Preset
+
+World = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="WORLD")]
+Folder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
+
+
+def default_folder(env: str, seed: int) -> Path:
+    return Path("runs") / f"{env.lower().replace('/', '+')}-s{seed}"
+
+
+def run(
+    env: World,
+    seed: int = 0,
+    steps: int | None = None,
+    explore_steps: int | None = None,
+    target: str = "target",
+    episodes: int = 4,
+    out: Path | None = None,
+    preset: Preset = "fast",
+    json: bool = False,
+) -> None:
+    """The whole method in one world: train everything in the source, then find out what is what in a target look.
+
+    The same command again goes on where it was stopped, or shows the result when done.
+
+    Args:
+        env: The world, see 'protoalign worlds': hunter-z1c1, hunter-z4c4, ..., crafter (hours; the target is the original
+        game). seed: Everything random follows from it. steps: Environment steps of the task policy; the preset's number if not
+        given. explore_steps: Environment steps of the exploration policy; the preset's number if not given. target: The
+        target's look: target, random:<seed>, or a folder of PNG files. episodes: Episodes of exploration in the target. out:
+        The run folder; runs/WORLD-sSEED if not given. preset: fast (two CPU cores, minutes) or paper (the paper's networks and
+        settings, many hours). json: Print the result as one line of JSON.
+    """
+    runtime.configure()
+    from protoalign import stages
+    from protoalign.report import page
+    from protoalign.worlds import registry
+
+    out = out or default_folder(env, seed)
+    result = stages.run(registry.make(env), out, seed, target, episodes, preset, steps, explore_steps)
+    if not (out / "report.html").exists():
+        page.write(out)
+    show_transfer(result, json)
+    if not json:
+        say(f"Everything is in {out}: the agent, mapping.json, result.json.")
+        open_page(out / "report.html")
+
+
+def task(
+    env: World,
+    seed: int = 0,
+    steps: int | None = None,
+    out: Path | None = None,
+    preset: Preset = "fast",
+    json: bool = False,
+) -> None:
+    """Train the task policy in a world and measure it.
+
+    The same command again goes on where it was stopped, or shows the result when done.
+
+    Args:
+        env: The world; 'protoalign worlds' lists them.
+        seed: Everything random follows from it.
+        steps: Environment steps to train for; the preset's number if not given.
+        out: The run folder; runs/WORLD-sSEED if not given.
+        preset: fast (two CPU cores, minutes) or paper (the paper's network and settings).
+        json: Print the result as one line of JSON.
+    """
+    runtime.configure()
+    from protoalign import stages
+    from protoalign.runs import Run
+    from protoalign.worlds import registry
+
+    out = out or default_folder(env, seed)
+    world = registry.make(env)
+    settings = stages.settings_of(world, preset, steps)
+    store = Run(out)
+    with store.lock():
+        stages.task(world, store, seed, settings, preset)
+    show_task(out, store.result(), json)
+
+
+def infer(run: Folder, updates: int | None = None, json: bool = False) -> None:
+    """Train the inference model q_theta on a run folder's history, with the preset of its task policy.
+
+    Args:
+        run: The run folder, with a task policy.
+        updates: Gradient steps; the preset's number if not given.
+        json: Print the result as one line of JSON.
+    """
+    runtime.configure()
+    from protoalign import stages
+    from protoalign.agent import Agent
+    from protoalign.runs import Run
+    from protoalign.settings import shorten
+    from protoalign.worlds import registry
+
+    store = Run(run, create=False)
+    with store.lock():
+        agent = Agent.load(run)
+        agent = replace(agent, settings=shorten(agent.settings, updates=updates))
+        stages.infer(registry.make(agent.spec.name), store, agent)
+    print_json(store.result()) if json else say(f"q_theta is trained. Next: protoalign explore {run}")
+
+
+def explore(run: Folder, steps: int | None = None, json: bool = False) -> None:
+    """Train the exploration policy pi_exp, and measure how often one episode tells everything.
+
+    The preset is that of the task policy.
+
+    Args:
+        run: The run folder, with a task policy and an inference model.
+        steps: Environment steps; the preset's number if not given.
+        json: Print the result as one line of JSON.
+    """
+    runtime.configure()
+    from protoalign import stages
+    from protoalign.agent import Agent
+    from protoalign.runs import Run
+    from protoalign.settings import shorten
+    from protoalign.worlds import registry
+
+    store = Run(run, create=False)
+    with store.lock():
+        agent = Agent.load(run)
+        agent = replace(agent, settings=shorten(agent.settings, explore_steps=steps))
+        stages.explore(registry.make(agent.spec.name), store, agent)
+    result = store.result()
+    if json:
+        return print_json(result)
+    one, two, four = (result[f"{n}_correct"] for n in ("one_episode", "two_episodes", "four_episodes"))
+    say(f"everything right after one, two, four episodes: {one:.3f}, {two:.3f}, {four:.3f}. Next: protoalign transfer {run}")
+
+
+def transfer(
+    run: Folder,
+    target: str = "target",
+    episodes: int = 4,
+    seed: int = 0,
+    env: str | None = None,
+    sure: float | None = None,
+    oracle: bool = False,
+    noise: float = 0.0,
+    jitter: float = 0.0,
+    out: Path | None = None,
+    json: bool = False,
+) -> None:
+    """Put a finished run's agent into another look, and measure it there before and after.
+
+    The mapping is saved as two files, *.json and *.safetensors, in the run folder.
+
+    Args:
+        run: The run folder, all stages trained.
+        target: The look: target, random:<seed>, or a folder of PNG files; only:cow,wall:LOOK changes only these kinds,
+            twins:zombie,cow:LOOK makes them look alike, two:wall:LOOK gives one a second look.
+        episodes: Episodes of exploration there, at most.
+        seed: Of the target world and of what is done there.
+        env: Another world to play in, with the same grid and actions, e.g. another variant.
+        sure: Stop exploring as soon as the mapping is this sure, e.g. 0.99.
+        oracle: Take tile types from the target's labels (which tiles are of one kind, not what kind).
+        noise: Pixel noise in the target, standard deviation as a share of the full range.
+        jitter: The same for the colour of whole pictures.
+        out: Where to save the mapping; DIR/mappings/WORLD-LOOK-SEED if not given.
+        json: Print the result as one line of JSON.
+    """
+    runtime.configure()
+    import re
+
+    from protoalign import stages
+    from protoalign.agent import Agent
+    from protoalign.runs import Run
+    from protoalign.worlds import registry
+
+    store = Run(run, create=False)
+    agent = Agent.load(run)
+    world = registry.make(env or agent.spec.name)
+    mapping, found = stages.transfer(agent, world, target, episodes, seed, sure, oracle, noise=noise, jitter=jitter)
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{world.spec.name}-{target}-{seed}")[-80:].strip("-.")
+    out = out or run / "mappings" / name
+    mapping.save(out)
+    done = store.result()
+    kept = ("seed", "preset", "task_steps", "explore_steps", "versions")
+    seconds = {"transfer": found.pop("transfer_seconds")}
+    result = {name: done[name] for name in kept if name in done} | found | {"seconds": seconds}
+    show_transfer(result, json)
+    if not json:
+        say(f"The mapping is saved: {out}.json and {out}.safetensors.")
+
+
+def evaluate(
+    run: Folder,
+    env: str | None = None,
+    episodes: int | None = None,
+    seed: int = 1,
+    greedy: bool = False,
+    target: str | None = None,
+    mapping: Path | None = None,
+    original: bool = False,
+    json: bool = False,
+) -> None:
+    """Measure the task policy of a run folder over whole episodes.
+
+    Args:
+        run: The run folder.
+        env: Another world to play in, with the same grid and actions; the one it was trained in if not given.
+        episodes: How many episodes; as many as the preset has if not given.
+        seed: Of the evaluation.
+        greedy: Take the likeliest action instead of sampling.
+        target: Play through pictures, in this look, with a mapping that was found before.
+        mapping: That mapping; the run's own if not given.
+        original: Play through pictures in the source's look, in what the world makes for Gymnasium: an original game, if any.
+        json: Print one line of JSON.
+    """
+    runtime.configure()
+    from protoalign.agent import Agent
+    from protoalign.alignment.mapping import Mapping
+    from protoalign.rl.evaluate import check_episodes, figures, play, side_by_side
+    from protoalign.rl.evaluate import evaluate as measure
+    from protoalign.rng import check_seed, stream
+    from protoalign.runs import Run
+    from protoalign.stages import source_of
+    from protoalign.worlds import registry
+
+    check_seed(seed)
+    Run(run, create=False)
+    agent = Agent.load(run)
+    world = registry.make(env or agent.spec.name)
+    if world.spec.grid != agent.spec.grid or world.spec.actions != agent.spec.actions:
+        raise UserError(f"a policy trained in {agent.spec.name} cannot play in {world.spec.name}: other grid or actions")
+    if episodes is not None:
+        check_episodes(episodes)
+    if target is not None or original:
+        eyes = agent.vocabulary.read
+        if target is not None:
+            eyes = Mapping.load(mapping or run / "mapping")
+            agent.check(eyes)
+            if eyes.about.get("target") != target:
+                raise UserError(f"that mapping was found in the look '{eyes.about.get('target')}', not in '{target}'")
+        games = side_by_side(world, episodes or agent.settings.target_episodes, target or "source")
+        told = getattr(world, "summary_of_games", None)
+        actions = len(agent.spec.actions)
+        found = figures(play(games, agent.task, eyes, actions, 1_000_000 + 1000 * seed, greedy, told))
+    else:
+        fresh = world.fresh() if hasattr(world, "fresh") else world
+        number = episodes or agent.settings.task.evaluation
+        found = figures(measure(source_of(fresh, agent.vocabulary), agent.task, stream(seed, "evaluate"), number, greedy))
+    trained = {"trained_in": agent.spec.name, "task_steps": agent.settings.task.updates * agent.settings.task.ppo.batch}
+    if json:
+        look = {"target": target} if target else {}
+        return print_json({"env": world.spec.name, **look, **trained, "seed": seed, "greedy": greedy, **found})
+    say(
+        f"{world.spec.name}: return {found['return']:.3f} ± {found['return_se']:.3f} (standard error, {found['episodes']} "
+        f"episodes, {'greedy' if greedy else 'sampled'}), mean length {found['length']:.1f}, "
+        f"trained for {trained['task_steps']:,} steps in {trained['trained_in']}"
+    )

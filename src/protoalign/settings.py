@@ -1,0 +1,231 @@
+"""Settings of every stage, and the two presets.
+
+`fast` is sized for two CPU cores. `paper` is the paper's networks, step counts and table of PPO settings; what the table leaves
+open (entropy bonus, 16 environments, width 32) is as in the published code. How long q_theta trains is open too: chosen here.
+A world may have settings of its own for a preset: a row of the registry holds them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from protoalign.errors import UserError
+
+Preset = Literal["fast", "paper"]
+
+
+@dataclass(frozen=True)
+class PPOConfig:
+    """Settings of PPO."""
+
+    envs: int = 128
+    """Environments run side by side."""
+    segment: int = 32
+    """Steps of each environment per update."""
+    minibatch: int = 512
+    """Steps per gradient step."""
+    epochs: int = 3
+    """Passes over the collected steps."""
+    learning_rate: float = 2e-3
+    """Adam's learning rate at the start."""
+    final_learning_rate: float = 1e-4
+    """... and at the end; it falls linearly."""
+    discount: float = 0.95
+    gae_lambda: float = 0.9
+    clip: float = 0.2
+    """How far a probability ratio may move before its gradient is cut."""
+    value_coef: float = 0.5
+    entropy_coef: float = 0.01
+    """Bonus for undecided policies at the start."""
+    final_entropy_coef: float = 0.01
+    """... and at the end; it changes linearly."""
+    max_grad_norm: float = 0.5
+
+    def __post_init__(self) -> None:
+        if min(self.envs, self.segment, self.minibatch, self.epochs) < 1:
+            raise UserError("envs, segment, minibatch and epochs must be at least 1")
+        if self.batch % self.minibatch:
+            raise UserError(f"minibatch {self.minibatch} does not divide envs x segment = {self.batch}")
+
+    @property
+    def batch(self) -> int:
+        """Steps per update."""
+        return self.envs * self.segment
+
+    @property
+    def starts(self) -> int:
+        """Start states drawn per update: enough for episodes of eight steps on average."""
+        return max(self.envs * self.segment // 8, self.envs)
+
+
+@dataclass(frozen=True)
+class TaskConfig:
+    """Training of the task policy pi_task."""
+
+    network: Literal["relative", "relation"] = "relative"
+    width: int = 64
+    steps: int = 3_000_000
+    history: int = 500_000
+    """Steps of whole episodes kept for the inference model, spread evenly from the first policy to the last."""
+    evaluation: int = 2048
+    """Episodes played to measure it."""
+    ppo: PPOConfig = field(default_factory=PPOConfig)
+
+    rounds = 1
+
+    @property
+    def updates(self) -> int:
+        """No more steps than asked for."""
+        return self.steps // self.ppo.batch
+
+    @property
+    def recorded(self) -> int:
+        """How many environments to record so that the history has the size asked for."""
+        return min(self.ppo.envs, -(-self.history * self.ppo.envs // (self.updates * self.ppo.batch)))
+
+
+@dataclass(frozen=True)
+class InferConfig:
+    """Training of the inference model q_theta on the history, and what is hidden from it."""
+
+    network: Literal["patches", "broadcast"] = "patches"
+    width: int = 32
+    updates: int = 200
+    batch: int = 64
+    """Episodes per update."""
+    learning_rate: float = 4e-3
+    final_learning_rate: float = 1e-3
+    radius: int = 3
+    """How far q_theta looks around a tile, in its row and column; diagonally one tile at most."""
+    tiles: int = 3
+    """Tiles of each type that it looks at in a step."""
+    longest: int | None = None
+    """Steps of an exploration episode at most; None: until it ends by itself."""
+    hide: tuple[str, ...] = ()
+    """Kinds of things (of the world's truth) that may look new; none named: all."""
+    hide_all: float = 0.5
+    """How often all of those are hidden at once while q_theta learns; else a random subset."""
+    twice: float = 0.25
+    """How often a hidden prototype has two types."""
+
+
+@dataclass(frozen=True)
+class ExploreConfig:
+    """Training of the exploration policy pi_exp."""
+
+    steps: int = 3_000_000
+    rounds: int = 4
+    """After each of these parts q_theta is refreshed on episodes of pi_exp; the first part is short, each next one longer."""
+    refresh: int = 120
+    """Updates of q_theta per refreshment; 0 leaves it frozen, as in the paper."""
+    batch: int = 64
+    """Episodes per update, half of them from the history."""
+    episodes: int = 4096
+    """Episodes of pi_exp per refreshment."""
+    refresh_rate: float = 2e-3
+    hide_all: float = 0.8
+    """How often everything that may be hidden is hidden at once while pi_exp learns; else a random subset."""
+    from_task: float = 0.5
+    """pi_exp starts from pi_task with its logits scaled by this; 0: from scratch."""
+    measured: int = 2048
+    """Imagined episodes played to measure how often everything is right."""
+    ppo: PPOConfig = field(default_factory=lambda: PPOConfig(entropy_coef=0.04, final_entropy_coef=0.0))
+
+    recorded = 0
+
+    @property
+    def updates(self) -> int:
+        return self.steps // self.ppo.batch
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All stages of one preset."""
+
+    task: TaskConfig = field(default_factory=TaskConfig)
+    infer: InferConfig = field(default_factory=InferConfig)
+    explore: ExploreConfig = field(default_factory=ExploreConfig)
+    target_episodes: int = 2048
+    """Episodes of the target per measured return."""
+
+
+_PAPER_PPO = PPOConfig(
+    envs=16, segment=256, minibatch=256, learning_rate=5e-4, final_learning_rate=5e-4, discount=0.9, gae_lambda=0.95
+)
+PRESETS: dict[str, Settings] = {
+    "fast": Settings(),
+    "paper": Settings(
+        TaskConfig(network="relation", width=32, steps=25_000_000, ppo=_PAPER_PPO),
+        InferConfig(
+            network="broadcast", updates=2000, batch=32, learning_rate=2e-3, final_learning_rate=2e-4, hide_all=1.0, twice=0.0
+        ),
+        ExploreConfig(steps=10_000_000, rounds=1, refresh=0, hide_all=1.0, from_task=0.0, ppo=_PAPER_PPO),
+    ),
+}
+
+
+def of(own: Mapping[str, Settings], preset: str) -> Settings:
+    """A preset of a world that has settings of its own, or of any other."""
+    presets = own or PRESETS
+    if preset not in presets:
+        raise UserError(f"there is no preset '{preset}' here: use {' or '.join(presets)}")
+    return presets[preset]
+
+
+def shorten(
+    settings: Settings, steps: int | None = None, updates: int | None = None, explore_steps: int | None = None
+) -> Settings:
+    """The same with other budgets, where they are given."""
+    task, infer, explore = settings.task, settings.infer, settings.explore
+    if steps is not None:
+        if steps < task.ppo.batch:
+            raise UserError(f"--steps {steps} is less than one update; use at least {task.ppo.batch}")
+        task = replace(task, steps=steps)
+    if updates is not None:
+        if updates < 1:
+            raise UserError(f"--updates {updates} is too few: use at least 1")
+        infer = replace(infer, updates=updates)
+    if explore_steps is not None:
+        least = explore.rounds**2 * explore.ppo.batch
+        if explore_steps < least:
+            raise UserError(f"{explore_steps} steps of exploration are too few: use at least {least}")
+        explore = replace(explore, steps=explore_steps)
+    return replace(settings, task=task, infer=infer, explore=explore)
+
+
+def plain(config: Any) -> dict[str, Any]:
+    """A config as JSON types."""
+    return asdict(config)
+
+
+def parse(kind: type, values: Any, name: str = "settings") -> Any:
+    """The config of class `kind` from JSON types, every field checked; a `UserError` says which one is wrong."""
+    if not isinstance(values, dict):
+        raise UserError(f"{name} is not a table of settings")
+    hints = get_type_hints(kind)
+    unknown = values.keys() - {f.name for f in fields(kind)}
+    missing = {f.name for f in fields(kind)} - values.keys()
+    if unknown or missing:
+        raise UserError(f"{name} has {'no' if missing else 'an unknown'} setting '{min(missing or unknown)}'")
+    return kind(**{key: _parse(hints[key], value, f"{name}.{key}") for key, value in values.items()})
+
+
+def _parse(hint: Any, value: Any, name: str) -> Any:
+    if is_dataclass(hint):
+        return parse(hint, value, name)  # type: ignore[arg-type]
+    if get_origin(hint) is tuple:
+        if not isinstance(value, list | tuple) or not all(isinstance(x, str) for x in value):
+            raise UserError(f"{name} = {value!r} is not a list of words")
+        return tuple(value)
+    options = get_args(hint)
+    if get_origin(hint) is Literal:
+        good = value in options
+    elif options:  # ... | None
+        good = value is None or (type(value) in options)
+    elif hint is float:
+        good = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e9
+    else:
+        good = type(value) is hint and (hint is not int or 0 <= value < 2**40)
+    if not good:
+        raise UserError(f"{name} = {value!r} is not understood")
+    return value
