@@ -1,12 +1,128 @@
-import os
+"""What tests share: compiled programs, and one agent that has learned a small Hunter, trained once for all workers."""
 
-# Before jax is imported: compiled programs are kept between tests and between the two workers.
-os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", os.path.join(os.path.dirname(__file__), "..", ".pytest_cache", "jax"))  # noqa: PTH118, PTH120
+import fcntl
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+# Before jax is imported: compiled programs are kept between tests, between the two workers and between runs.
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "jax"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 os.environ.setdefault("XDG_RUNTIME_DIR", "/tmp")
 
 import hypothesis
+import pytest
+
+from protoalign.settings import PRESETS, ExploreConfig, InferConfig, PPOConfig, Settings, TaskConfig
 
 hypothesis.settings.register_profile("default", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("default")
+
+WORLD = "hunter-z1c1-6x6"
+PPO = PPOConfig(envs=64, segment=32, minibatch=256, learning_rate=3e-3)
+EXPLORE_PPO = replace(PPO, epochs=2, entropy_coef=0.02, final_entropy_coef=0.0)
+SMALL = Settings(  # enough to play well and to be right nearly always after four episodes, in half a minute
+    TaskConfig(width=32, steps=160_000, history=100_000, evaluation=512, ppo=PPO),
+    InferConfig(updates=100, hide_all=1.0, twice=0.0),
+    ExploreConfig(steps=49_152, rounds=2, refresh=50, episodes=256, hide_all=1.0, measured=256, ppo=EXPLORE_PPO),
+    target_episodes=128,
+)
+KILLED = {("task", 40), ("task", 76), ("infer", 90), ("explore", 16)}  # where the folder is copied as a kill would leave it
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Two workers share the compiled programs: one may read what the other has half written, and then compiles it itself.
+    config.addinivalue_line("filterwarnings", "ignore:Error (reading|writing) persistent compilation cache:UserWarning")
+
+
+@contextmanager
+def small() -> Iterator[None]:
+    """The preset `fast` is a small one, and every logged update is saved."""
+    from protoalign.rl import train
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(PRESETS, "fast", SMALL)
+        patch.setattr(train, "SAVE_SECONDS", 0.0)
+        patch.setattr(train, "LOG_LINES", 20)
+        patch.setattr(train, "WATCHED", 3)
+        yield
+
+
+class Trained(NamedTuple):
+    """Folders of one training in `WORLD`, seed 0, never interrupted."""
+
+    run: Path  # finished: the commands `task`, then `run`
+    killed: dict[tuple[str, int], Path]  # (stage, update) -> the folder just before this checkpoint was written
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """Made by the first worker that needs it. Do not write into it: copy it."""
+    base = tmp_path_factory.getbasetemp()
+    base = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "trained"
+    base = Path(os.environ.get("DEV_TRAINED", base))
+    base.mkdir(exist_ok=True)
+    found = Trained(base / "run", {key: base / "-".join(map(str, key)) for key in KILLED})
+    with (base / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if not (base / "done").exists():
+            _train(found)
+            (base / "done").touch()
+    return found
+
+
+def _train(wanted: Trained) -> None:
+    from protoalign.cli import main
+    from protoalign.runs import Run
+
+    save = Run.save
+
+    def copy_and_save(self: Run, stage: str, step: int, tree: Any, info: dict[str, Any]) -> None:
+        if (stage, step) in wanted.killed:
+            shutil.copytree(self.path, wanted.killed[stage, step])
+        save(self, stage, step, tree, info)
+
+    with small(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Run, "save", copy_and_save)
+        for command in ("task", "run"):
+            patch.setattr(sys, "argv", ["protoalign", command, WORLD, "--out", str(wanted.run), "--json"])
+            main()
+    assert all(path.exists() for path in wanted.killed.values())
+
+
+@pytest.fixture(scope="session")
+def agent(trained: Trained) -> Any:
+    from protoalign.agent import Agent
+
+    return Agent.load(trained.run)
+
+
+@pytest.fixture(scope="session")
+def world() -> Any:
+    from protoalign.worlds import registry
+
+    return registry.make(WORLD)
+
+
+@pytest.fixture
+def mapping(trained: Trained) -> Any:
+    """What the run has found in the look `target`."""
+    from protoalign.alignment.mapping import Mapping
+
+    return Mapping.load(trained.run / "mapping")
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Callable[..., Path]:
+    """`copied(folder)`: a copy to work in, or to damage."""
+
+    def copy(folder: Path, *without: str) -> Path:
+        return Path(shutil.copytree(folder, tmp_path / folder.name, ignore=shutil.ignore_patterns(*without)))
+
+    return copy

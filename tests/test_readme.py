@@ -1,4 +1,4 @@
-"""The README's Python, run as it stands."""
+"""The README's Python, run as it stands, but for budgets."""
 
 import re
 from pathlib import Path
@@ -10,9 +10,25 @@ SNIPPETS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
 @pytest.mark.parametrize("snippet", SNIPPETS, ids=range(len(SNIPPETS)))
-def test_snippets_run(snippet):
+def test_snippets_run(snippet, trained, tmp_path, monkeypatch, capsys):
+    """Where it trains, a trained agent of a small board takes the place of the world and of the run folder."""
+    import shutil
+
+    monkeypatch.chdir(tmp_path)
+    if "pa.train(" in snippet:
+        shutil.copytree(trained.run, tmp_path / "runs" / "z1")
+        snippet = snippet.replace("hunter-z1c1", "hunter-z1c1-6x6")
+        snippet, trains = re.subn(r"pa\.train\(source, seed=0, out=(\S+)\)", r"pa.load(\1)", snippet)
+        assert trains == 1
     exec(snippet, {})
+    if "print(mapping)" in snippet:
+        assert "sure: " in capsys.readouterr().out
 
 
-def test_there_are_snippets():
-    assert len(SNIPPETS) >= 2
+def test_there_are_snippets_and_all_commands_exist():
+    from protoalign.cli.main import COMMANDS
+
+    assert len(SNIPPETS) >= 3
+    named = set(re.findall(r"^protoalign (\w+)", README, re.MULTILINE))
+    assert named <= COMMANDS.keys()
+    assert len(named) >= 8

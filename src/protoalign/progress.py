@@ -12,7 +12,7 @@ PLAIN_SECONDS = 10.0  # between lines, where there is no terminal
 
 def warn(text: str) -> None:
     """One line about something odd that did not stop the work."""
-    Console(stderr=True).print(f"[yellow]protoalign:[/] {escape(text)}", highlight=False, soft_wrap=True)
+    Console(stderr=True).print(f"[yellow]protoalign:[/] {escape(text)}", highlight=False, soft_wrap=True, emoji=False)
 
 
 class Bar:

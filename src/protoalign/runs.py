@@ -321,7 +321,7 @@ def _whole(line: str) -> bool:
     """A line of metrics, not cut off in the middle of a write."""
     try:
         return line.endswith("\n") and json.loads(line).keys() >= {"stage", "update"}
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return False
 
 

@@ -63,7 +63,11 @@ def test_later_pictures_and_new_types(hunter, noise):
     picture[8:16, 8:16] = HUNTER.pictures("random:3")[0]
     assert types(picture)[1, 1] == 10, "not met, and not kept"
     assert len(types) == 5
+    other = picture.copy()
+    other[8:16, 8:16] = HUNTER.pictures("random:8")[0]
+    assert types(other)[1, 1] == 10
     assert types.see(picture)[1, 1] == types.see(picture)[1, 1] == 10
+    assert types(other)[1, 1] == 11
     assert len(types) == 6
     assert types.pictures.shape == (6, 8, 8, 3)
     assert all(1 <= len(tiles) <= 16 for tiles in types.examples)

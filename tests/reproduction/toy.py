@@ -1,7 +1,7 @@
 """A toy world whose programs compile in a moment: on a board of 5 x 5 tiles, walk into the cow, not into the zombie.
 
-`toy-board` is seen as a whole. `toy-view` shows 3 x 3 tiles around the agent and the time; its Gymnasium environments are, as in
-Crafter, not the world's own, and its tiles not square.
+`toy-board` is seen as a whole. `toy-view` shows 3 x 3 tiles around the agent and the time; its Gymnasium environments are, as
+in Crafter, not the world's own, and its tiles not square.
 """
 
 from contextlib import contextmanager
@@ -31,16 +31,16 @@ PPO = PPOConfig(envs=16, segment=16, minibatch=64, epochs=1)
 TINY = Settings(
     TaskConfig(width=16, steps=2048, history=1024, evaluation=16, ppo=PPO),
     InferConfig(width=8, updates=3, batch=4),
-    ExploreConfig(steps=1024, rounds=2, refresh=2, batch=4, episodes=16, measured=16, ppo=PPO),
+    ExploreConfig(steps=1024, rounds=1, refresh=0, measured=16, ppo=PPO),
     target_episodes=8,
 )
 BASELINE = baseline_settings.BaselineConfig(
     source_steps=512,
     latent_steps=512,
     target_steps=512,
-    frames=1024,
-    code_updates=20,
-    translation_updates=20,
+    frames=2048,
+    code_updates=600,
+    translation_updates=100,
     ppo=PPO,
     latent_ppo=PPO,
 )
@@ -104,10 +104,10 @@ class Toy(eqx.Module):
 
 @contextmanager
 def registered() -> Any:
-    """Both worlds in the registry, with tiny settings of the method and of baselines."""
+    """These worlds in the registry, with tiny settings of the method and of baselines."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(registry, "WORLDS", list(registry.WORLDS))
-        registry.register("toy-board", Toy, "a toy", {"fast": TINY})
+        registry.register("toy-board", lambda: Toy(False, (4, 4)), "a toy", {"fast": TINY})
         registry.register("toy-view", lambda: Toy(True, (3, 5)), "a toy", {"fast": TINY})
         patch.setitem(baseline_settings.FAMILIES, "toy", baseline_settings.Family({"fast": BASELINE}))
         yield

@@ -46,5 +46,5 @@ def main() -> None:
 
 
 def fail(text: str) -> NoReturn:
-    Console(stderr=True).print(f"[red]protoalign:[/] {escape(text)}", highlight=False, soft_wrap=True)
+    Console(stderr=True).print(f"[red]protoalign:[/] {escape(text)}", highlight=False, soft_wrap=True, emoji=False)
     sys.exit(2)

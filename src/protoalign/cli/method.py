@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
@@ -99,19 +99,8 @@ def infer(run: Folder, updates: int | None = None, json: bool = False) -> None:
         updates: Gradient steps; the preset's number if not given.
         json: Print the result as one line of JSON.
     """
-    runtime.configure()
-    from protoalign import stages
-    from protoalign.agent import Agent
-    from protoalign.runs import Run
-    from protoalign.settings import shorten
-    from protoalign.worlds import registry
-
-    store = Run(run, create=False)
-    with store.lock():
-        agent = Agent.load(run)
-        agent = replace(agent, settings=shorten(agent.settings, updates=updates))
-        stages.infer(registry.make(agent.spec.name), store, agent)
-    print_json(store.result()) if json else say(f"q_theta is trained. Next: protoalign explore {run}")
+    result = _stage(run, "infer", updates=updates)
+    print_json(result) if json else say(f"q_theta is trained. Next: protoalign explore {run}")
 
 
 def explore(run: Folder, steps: int | None = None, json: bool = False) -> None:
@@ -124,6 +113,15 @@ def explore(run: Folder, steps: int | None = None, json: bool = False) -> None:
         steps: Environment steps; the preset's number if not given.
         json: Print the result as one line of JSON.
     """
+    result = _stage(run, "explore", explore_steps=steps)
+    if json:
+        return print_json(result)
+    one, two, four = (result[f"{n}_correct"] for n in ("one_episode", "two_episodes", "four_episodes"))
+    say(f"everything right after one, two, four episodes: {one:.3f}, {two:.3f}, {four:.3f}. Next: protoalign transfer {run}")
+
+
+def _stage(run: Path, name: str, **budget: int | None) -> dict[str, Any]:
+    """Train one stage of the agent in a run folder; the folder's result."""
     runtime.configure()
     from protoalign import stages
     from protoalign.agent import Agent
@@ -134,13 +132,9 @@ def explore(run: Folder, steps: int | None = None, json: bool = False) -> None:
     store = Run(run, create=False)
     with store.lock():
         agent = Agent.load(run)
-        agent = replace(agent, settings=shorten(agent.settings, explore_steps=steps))
-        stages.explore(registry.make(agent.spec.name), store, agent)
-    result = store.result()
-    if json:
-        return print_json(result)
-    one, two, four = (result[f"{n}_correct"] for n in ("one_episode", "two_episodes", "four_episodes"))
-    say(f"everything right after one, two, four episodes: {one:.3f}, {two:.3f}, {four:.3f}. Next: protoalign transfer {run}")
+        agent = replace(agent, settings=shorten(agent.settings, **budget))
+        getattr(stages, name)(registry.make(agent.spec.name), store, agent)
+    return store.result()
 
 
 def transfer(

@@ -32,6 +32,7 @@ CLEAN = 0.25  # share of a picture's tiles that have an identical one, in the pi
 EXAMPLES = 16  # tiles kept of each type
 MOST = 64  # clusters under noise, or four for each prototype, if those are more: beyond that, tiles go to the nearest
 MANY = 256  # pictures looked at in one go
+KEPT = 100_000  # tiles that taught nothing and are remembered nevertheless, to save time
 
 
 class TileTypes:
@@ -117,6 +118,7 @@ class TileTypes:
     def _meet(self, tiles: np.ndarray, centre: np.ndarray, code: int, thing: bool = False) -> None:
         """Keep some tiles [n, h, w, 3] that were given one code."""
         self._types += code == self._next
+        self._later.clear()  # more is known now
         self._centres.add(centre)
         self._codes = np.append(self._codes, np.int32(code))
         self._thing = np.append(self._thing, thing)
@@ -189,6 +191,8 @@ class TileTypes:
             mark = tile.tobytes()
             code = self._exact.get(mark, self._later.get(mark))
             if code is None:
+                if len(self._later) > KEPT:
+                    self._later.clear()
                 code = self._later[mark] = self._judge(tile, different[:0])[0]
             codes[i] = code
         return codes[which]
@@ -198,8 +202,7 @@ class TileTypes:
         if not len(self._centres):
             return boards
         different, which = distinct(boards)
-        marks = [tile.tobytes() for tile in different]
-        met = np.array([mark in self._exact or mark in self._source or mark in self._later for mark in marks])
+        met = np.array([(mark := tile.tobytes()) in self._exact or mark in self._source for tile in different])
         odd = np.flatnonzero(met[which].mean(1) < CLEAN)
         if len(odd):
             boards = boards.copy()

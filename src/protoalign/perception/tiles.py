@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from protoalign.errors import UserError
+from protoalign.worlds.looks import cut as cut
 
 Tile = tuple[int, int]  # height and width of a tile in pixels
 
@@ -24,15 +25,6 @@ def check_picture(picture: Any) -> np.ndarray:
             seen += f" from {array.min():g} to {array.max():g}"
         raise UserError(f"a picture must be uint8, from 0 to 255, but this one has {seen}")
     return array
-
-
-def cut(picture: np.ndarray, tile: Tile) -> np.ndarray:
-    """Pictures [..., H*h, W*w, 3] to tiles [..., H, W, h, w, 3]."""
-    *batch, height, width, channels = picture.shape
-    h, w = tile
-    if not (height and width) or height % h or width % w:
-        raise UserError(f"a picture of {height} x {width} pixels cannot be cut into tiles of {h} x {w}")
-    return np.swapaxes(picture.reshape(*batch, height // h, h, width // w, w, channels), -4, -3)
 
 
 def join(tiles: np.ndarray) -> np.ndarray:

@@ -50,7 +50,7 @@ def head(result: Result) -> str:
     cards = (
         card("Return in the source", source, "through pictures; ± standard error"),
         card("Return in the target, before", before, "new tiles taken for those most like them"),
-        card("Return in the target, after", after, "once it has found out what is what"),
+        card("Return in the target, after", after, "seen through the mapping that it found"),
         card("Target ÷ source", measured(*ratio), f"on games of its own: {decimal(own)} ± {decimal(error)}", ratio[0] > 0.9),
         card("Needed in the target", count(result.count("target_steps"), "step"), f"in {episodes}{meanwhile}"),
         card("Mapping", {True: "right", False: "not right", None: "found"}[good], right, good),

@@ -109,7 +109,7 @@ def cut(picture: np.ndarray, tile: int | tuple[int, int]) -> np.ndarray:
     if picture.ndim < 3 or picture.shape[-1] != 3:
         raise UserError(f"a picture has shape [..., rows, columns, 3], not {list(picture.shape)}")
     *batch, height, width, _ = picture.shape
-    if min(h, w) < 1 or height % h or width % w:
+    if not (height and width) or min(h, w) < 1 or height % h or width % w:
         raise UserError(f"a picture of {height} x {width} pixels cannot be cut into tiles of {h} x {w}")
     return picture.reshape(*batch, height // h, h, width // w, w, 3).swapaxes(-4, -3)
 

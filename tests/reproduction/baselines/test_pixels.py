@@ -29,7 +29,7 @@ WORLD, VIEW = Hunter(), Toy(True, (3, 5))
 WORLDS = pytest.mark.parametrize("world", [WORLD, VIEW, Hunter(tile=4)], ids=["hunter", "view", "small tiles"])
 
 
-def seen_in(world, number: int = 32) -> Observation:
+def seen_in(world, number: int = 8) -> Observation:
     return world.observe(world.reset(jax.random.key(0), number))
 
 
@@ -45,9 +45,9 @@ def job(config: BaselineConfig | None = None) -> Job:
     return Job("test", None, WORLD, config or BaselineConfig(), Sizes(), 0, "target", 16)
 
 
-@pytest.mark.parametrize("look", ["source", "target", "random:5"])
 @WORLDS
-def test_laid_out_pictures_are_what_is_shown(world, look):
+def test_laid_out_pictures_are_what_is_shown(world):
+    look = "target"
     screen, seen = screen_of(world), flat(seen_in(world))
     mine = picture(lay(seen.tiles, load_look(look, world)), screen)
     np.testing.assert_allclose(mine, pictures(world, look), atol=1e-6)
@@ -59,17 +59,17 @@ def test_a_look_with_two_pictures_of_a_kind_is_refused():
         load_look("two:cow:target", WORLD)
 
 
-@pytest.mark.parametrize("look", ["source", "target"])
 @WORLDS
-def test_grids_with_a_look_are_as_good_as_pixels(world, look):
+def test_grids_with_a_look_are_as_good_as_pixels(world):
     """The first layer is a convolution as large as a tile, with its stride: computed as one, the numbers are the same."""
+    look = "target"
     screen, seen = screen_of(world), flat(seen_in(world))
     net = in_look(PixelNet(np.random.default_rng(0), screen, load_look("source", world)), load_look(look, world))
     kernel = net.eye.code.dense.weight.reshape(*screen.tile, 3, -1)
     x = jax.lax.conv_general_dilated(
         2 * pictures(world, look) - 1, kernel, screen.tile, "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
     )
-    codes = jax.nn.relu(x + net.eye.code.dense.bias).reshape(32, screen.tiles, -1)
+    codes = jax.nn.relu(x + net.eye.code.dense.bias).reshape(8, screen.tiles, -1)
     np.testing.assert_allclose(net.eye(net.look, seen.tiles), codes, atol=1e-5)
     for mine, theirs in zip(net(net.encode(seen_in(world))), net.on_frames(pictures(world, look), seen.numbers), strict=True):
         np.testing.assert_allclose(mine, theirs, atol=1e-5)
@@ -110,13 +110,13 @@ def test_correlation_knows_how_far_things_are_apart():
 
 
 @pytest.mark.parametrize("eye", [TileEye, ConvEye])
-@pytest.mark.parametrize("tile", [2, 8, 16])
+@pytest.mark.parametrize("tile", [2, 8])
 def test_eyes_see_the_same_in_tiles(eye, tile):
     world = Hunter(tile=tile)
     look = load_look("target", world)
     mine = eye(np.random.default_rng(0), screen_of(world))
     np.testing.assert_allclose(mine(look, SEEN.tiles), mine.on_tiles(lay(SEEN.tiles, look)), atol=1e-4)
-    assert mine(look, SEEN.tiles).shape == (32, 64, 32)
+    assert mine(look, SEEN.tiles).shape == (8, 64, 32)
 
 
 def test_convolutions_need_tiles_that_can_be_halved():
@@ -138,15 +138,15 @@ def test_surroundings_times_a_matrix_are_a_convolution():
 def test_codes_are_of_the_paper_s_sizes(kind):
     mine = job(BaselineConfig(encoder=kind))
     mean, spread, style = Encoder(np.random.default_rng(0), mine, 16)(mine.source, SEEN.tiles)
-    assert mean.shape == spread.shape == (32, 64, 2)  # 128 numbers in all
-    assert style.shape == (32, 16)
-    assert len(np.unique(np.asarray(mean).reshape(32, -1), axis=0)) == 32  # no picture's code is another's
+    assert mean.shape == spread.shape == (8, 64, 2)  # 128 numbers in all
+    assert style.shape == (8, 16)
+    assert len(np.unique(np.asarray(mean).reshape(8, -1), axis=0)) == 8  # no picture's code is another's
 
 
 def test_errors_are_those_of_the_painted_pictures():
     rng, look = np.random.default_rng(0), load_look("source", WORLD)
     decoder = Decoder(rng, job(), 3)
-    strokes = decoder(jnp.asarray(rng.standard_normal((32, 64, 2)), jnp.float32), jnp.asarray(rng.random((32, 3)), jnp.float32))
+    strokes = decoder(jnp.asarray(rng.standard_normal((8, 64, 2)), jnp.float32), jnp.asarray(rng.random((8, 3)), jnp.float32))
     painted = ((decoder.paint(strokes) - lay(SEEN.tiles, look)) ** 2).sum((1, 2))
     np.testing.assert_allclose(decoder.error(strokes, look, SEEN.tiles), painted, rtol=1e-4)
 

@@ -1,4 +1,4 @@
-"""The measurements behind the tables: right on cases whose answer is known."""
+"""The measurements behind the tables: right on cases whose answer is known, and all of them on one tiny agent."""
 
 import json
 from pathlib import Path
@@ -9,31 +9,121 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from protoalign import UserError, stages
-from protoalign.alignment.imagination import Imagined
-from protoalign.envs import hunter
-from protoalign.errors import GateError
-from protoalign.experiments import compared, figures, imagined, paper, reproduce, tables
-from protoalign.rl.networks import RelativeNet
+from protoalign import UserError
+from protoalign.agent import Agent
+from protoalign.reproduction.experiments import crafter_looks, frozen, imagined, look_tables, looks, reproduce
+from protoalign.rl.networks import Believed, RelativeNet, Scene
 from protoalign.rl.rollout import play_out
-from protoalign.show import show_baseline
+from protoalign.rl.source_world import SourceWorld
+from protoalign.runs import Run
+from tests.reproduction import toy
 
-WORLD = hunter.parse("z1c1")
-RESULTS = Path(__file__).parents[2] / "results"
+WORLD = SourceWorld(toy.Toy(), tuple(range(5)))
 
 
-def test_a_right_mapping_plays_as_at_home_and_a_wrong_one_does_not(monkeypatch):
-    """Zombies taken for cows: a policy that would shoot them walks into them."""
-    net = RelativeNet(np.random.default_rng(0), WORLD, 16)
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> reproduce.Results:
+    """A tiny agent of the toy board, trained because it was asked for, and its figures as a file of results."""
+    folder = tmp_path_factory.mktemp("reproduce")
+    data = reproduce.Results(folder / "results", folder / "runs", train=True)
+    data.run("toy-board", 0)
+    return data
+
+
+@pytest.fixture
+def folder(trained) -> Path:
+    return trained.folder("toy-board", 0)
+
+
+def test_what_is_missing_is_trained_and_written_down(trained):
+    found = json.loads((trained.results / "toy-board" / "toy-board-s0.json").read_text())
+    assert found.keys() == {"result", "curves", "config"}
+    assert found["result"]["task_steps"] == found["curves"]["task"][-1]["steps"] == 2048
+    assert {"ratio", "ratio_own", "target_return_own", "trained_return", "mapping_correct"} <= found["result"].keys()
+    assert [row["steps"] for row in found["curves"]["explore"]][-1] == 1024
+    written = Run(trained.folder("toy-board", 0)).result()
+    assert trained.run("toy-board", 0)["result"] == found["result"] == written, "what is there is not trained again"
+
+
+def test_measurements_over_imagined_worlds(trained, folder, monkeypatch):
+    for name, value in (("EPISODES", 16), ("GAMES", 64), ("AFTER", (1, 4)), ("AT_ONCE", 8)):
+        monkeypatch.setattr(imagined, name, value)
+    every = imagined.policies(Agent.load(folder))
+    assert set(every) == {"pi_exp", "pi_random", "pi_task", "pi_task on beliefs"}
+    monkeypatch.setattr(imagined, "policies", lambda agent: {name: every[name] for name in ("pi_exp", "pi_task")})
+    found = imagined.measure(folder, 0)
+    for by in found["policies"].values():
+        assert (by["after"]["1"]["groups"], by["after"]["4"]["groups"]) == (16, 4)
+        assert 1 <= by["steps"][0] <= toy.LONGEST
+    assert set(found["stopping"]) == {str(level) for level in imagined.SURE}
+    for by in found["calibration"].values():
+        assert 0 <= by["expected_calibration_error"] <= 1
+    counted = sum(number for *_, number in found["calibration"]["whole mapping"]["bins"])
+    assert counted == round(16 * found["policies"]["pi_exp"]["steps"][0]), "every step of every episode is judged once"
+
+
+def test_looks(trained, folder, monkeypatch):
+    for name, value in (("RANDOM_LOOKS", 1), ("LEVELS", (0.05,)), ("NOISY_LOOKS", 1), ("TWO_LOOKS", 1), ("FRAMES", 4)):
+        monkeypatch.setattr(looks, name, value)
+    monkeypatch.setattr(looks, "kinds", lambda world: ("floor", "zombie", "agent", "cow", "wall"))
+    rows = list(looks.random_looks(folder, 1))
+    assert [row["look"] for row in rows] == ["target", "random:1000"]
+    for row in looks.noisy_looks(folder, 1):
+        assert 0 <= row["tiles_right"] <= 1
+        assert row["looks_found"] >= 1
+    monkeypatch.setattr(looks, "kinds", lambda world: ("cow", "wall"))
+    rows = list(looks.subsets(folder, 1))
+    assert [row["changed"] for row in rows] == [[], ["cow"], ["wall"], ["cow", "wall"]]
+    assert all(row["novelty_right"] for row in rows), "what is new is told by the picture, whatever was learned"
+    assert rows[0]["right"]
+    text = look_tables.mixed({"world": "toy-board", "rows": list(looks.mixed(folder, 1))})
+    assert "| twins:cow,wall:target |" in text
+    assert "Looks: random:3000." in text
+    assert [line.split("|")[1].strip() for line in text.splitlines() if "of 1" in line] == ["cow", "wall"]
+    (row,) = looks.other_variants(lambda world, seed: folder, "toy-board", 1, ("toy-board",))
+    assert row["env"] == "toy-board"
+    assert row["ratio_own"] is not None
+
+
+def test_one_agent_in_many_looks(trained, folder, monkeypatch):
+    monkeypatch.setattr(crafter_looks, "LOOKS", 1)
+    rows = list(crafter_looks.measure(folder))
+    assert [row["group"] for row in rows] == ["looks", "looks", "oracle", "oracle", "subsets"]
+    assert [row["redrawn"] for row in rows[:4]] == [5] * 4
+    assert all(row["tiles"]["missed"] == row["tiles"]["false_alarms"] == 0 for row in rows)
+    assert "all 5 kinds new" in crafter_looks.show({"seed": 0, "rows": json.loads(json.dumps(rows))})
+
+
+def test_pi_exp_again_with_q_theta_frozen(trained, folder):
+    """In the toy it is never refreshed: the same training, from the checkpoint of the stage before, ends the same."""
+    refreshed, again = frozen.compare(folder)
+    assert {**refreshed, "q_theta": ""} == {**again, "q_theta": ""}
+
+
+def test_a_policy_that_takes_slots_for_prototypes(trained, folder):
+    """Slot s for the s-th prototype that may be hidden; what is known stays what it is."""
+    agent = Agent.load(folder)
+    net = imagined.Unaligned(agent.task, 5, (1, 3))
+    codes = np.array([[5, 6, 0, 2, 4]], np.uint8).repeat(5, 0)[None]
+    seen = net.encode(Believed(jnp.asarray(codes), jnp.zeros((1, 0)), jnp.zeros((1, 2, 2))))
+    known = agent.task.encode(
+        toy.Observation(jnp.asarray(np.array([1, 3, 0, 2, 4])[None, None].repeat(5, 1)), jnp.zeros((1, 0)))
+    )
+    for a, b in zip(jax.tree.leaves(seen), jax.tree.leaves(known), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_right_mapping_plays_as_in_the_source_and_a_wrong_one_does_not(monkeypatch):
+    """Zombies taken for cows: a policy that would walk into them goes elsewhere."""
+    net = RelativeNet(np.random.default_rng(0), Scene((5, 5), 5, 4, agent=(toy.AGENT,), objects=4), 16)
     net = jax.tree.map(lambda x: x + jnp.asarray(np.random.default_rng(1).normal(size=x.shape), jnp.float32), net)
-    subject = SimpleNamespace(world=WORLD, task=net)
-    monkeypatch.setattr(imagined, "GAMES", 512)
+    subject = SimpleNamespace(task=net)
+    monkeypatch.setattr(imagined, "GAMES", 256)
     right = np.arange(5)[None]
-    key = imagined.stream(3, "play")
-    at_home, *_ = play_out(WORLD, net, key, 512)
-    np.testing.assert_array_equal(imagined.returns(subject, right, 3), at_home)
-    swapped = imagined.returns(subject, right[:, [0, 3, 2, 1, 4]], 3)
-    assert (swapped != at_home).any()
+    in_source, *_ = jax.jit(lambda key: play_out(WORLD, net, key, 256))(imagined.stream(3, "play"))
+    np.testing.assert_array_equal(imagined.returns(subject, WORLD, right, 3), in_source)
+    swapped = imagined.returns(subject, WORLD, right[:, [0, 3, 2, 1, 4]], 3)
+    assert (swapped != in_source).any()
 
 
 def test_reliability_by_hand():
@@ -44,180 +134,22 @@ def test_reliability_by_hand():
     assert found["expected_calibration_error"] == pytest.approx((2 * 0.2 + 4 * 0.165) / 6, abs=1e-4)
 
 
-def test_stopping_counts_steps_and_goes_on_in_the_next_episode(monkeypatch):
+def test_stopping_counts_steps_and_goes_on_in_the_next_episode():
     """Four groups of four episodes: sure and right at step 3; sure and wrong at step 1; sure in episode 2, step 2; never."""
-    monkeypatch.setattr(imagined, "EPISODES", 16)
-    longest, truth = imagined.LONGEST, np.stack([np.random.default_rng(i).permutation(3) for i in range(16)])
+    longest, truth = 8, np.stack([np.random.default_rng(i).permutation(3) for i in range(16)])
     unsure, sure = np.zeros((3, 3)), np.where(np.eye(3) > 0, 0.0, -9.0)
     scores = np.tile(unsure, (longest, 16, 1, 1))
     scores[2:, 0] = sure
     scores[0:, 4] = sure[[1, 0, 2]]
     scores[1:, 9] = sure
-    scores = np.take_along_axis(scores, truth[None, ..., None], 2)  # types are numbered by chance
-    lengths = np.full(16, 5)
-    names = np.argsort(truth, 1)
-    done = SimpleNamespace(episodes=SimpleNamespace(length=lengths), imagined=Imagined(names, truth, np.ones((16, 3), bool)))
-    found = imagined.stop_early(scores, done, 0.99)
+    scores = np.take_along_axis(scores, truth[None, ..., None], 2)  # slots are numbered by chance
+    found = imagined.stop_early(scores, truth, np.full(16, 5))["0.99"]
     assert found["steps"][0] == (3 + 1 + (5 + 2) + 20) / 4
     assert found["most_steps"] == 20
     assert found["stopped"] == 0.75
     assert found["correct"] in (0.5, 0.75), "right, wrong, right, and a guess"
 
 
-def test_means_and_intervals():
-    assert imagined.mean_and_error(np.array([1.0, 3.0])) == [2.0, 1.0]
-    assert tables.interquartile_mean(np.array([-100, 1, 2, 3, 3, 2, 1, 500.0])) == 2
-    low, high = tables.bootstrap([np.array([1.0, 1.1, 0.9, 1.0])] * 4)
-    assert 0.9 <= low < 1 < high <= 1.1
-
-
-@pytest.fixture(scope="module")
-def committed() -> reproduce.Results:
-    return reproduce.Results(RESULTS, Path("nowhere"))
-
-
-@pytest.mark.parametrize("name", reproduce.EXPERIMENTS)
-def test_every_table_is_made_from_committed_data_without_training(name, committed, monkeypatch, tmp_path):
-    def train(*args, **kwargs):
-        raise AssertionError("it trains although the data are there")
-
-    monkeypatch.setattr(stages, "whole", train)
-    monkeypatch.setattr(compared, "baseline", train)
-    monkeypatch.setattr(committed, "draw", lambda name, figure: figure(committed.all(), tmp_path / f"{name}.png") or "")
-    data = {"baselines": "baselines/*.json", "encoders": "encoders.json", "crafter": "crafter/*.json"}.get(name)
-    if data and not any(RESULTS.glob(data)):
-        pytest.skip("not measured")
-    text = reproduce.EXPERIMENTS[name](committed)
-    rows = [line for line in text.splitlines() if line.startswith("|")]
-    assert len(rows) >= 3
-    for block in text.split("###")[1:]:
-        widths = {line.count("|") for line in block.splitlines() if line.startswith("|")}
-        assert len(widths) == 1, "every row has all columns"
-    if name in ("alignment", "calibration"):
-        assert (tmp_path / f"{name}.png").stat().st_size > 10_000
-
-
-def test_the_tables_say_what_the_data_say(committed):
-    runs = committed.all()
-    assert list(runs) == list(paper.WORLDS)
-    for world, group in runs.items():
-        assert [run["result"]["seed"] for run in group] == list(range(len(group)))
-        assert {run["result"]["env"] for run in group} == {world}
-        mean = np.mean([run["result"]["target_return"] for run in group])
-        line = next(line for line in tables.returns(runs).splitlines() if line.startswith(f"| {world}"))
-        assert f"{mean:.3f}" in line
-        assert f"{paper.TARGET[world][0]:.2f}" in line
-
-
-def test_missing_and_damaged_data(tmp_path, monkeypatch):
-    asked = []
-
-    def whole(world, folder, seed, *rest):
-        asked.append((world, seed))
-        raise UserError("stop here")
-
-    monkeypatch.setattr(stages, "whole", whole)
-    results = reproduce.Results(tmp_path / "results", tmp_path / "runs", 2)
-    with pytest.raises(UserError, match="stop here"):
-        results.all()
-    assert asked == [("hunter-z1c1", 0)]
-    (tmp_path / "results" / "opa" / "hunter-z1c1-s0.json").write_text(json.dumps({"result": {}})[:-3])
-    with pytest.raises(UserError, match="not valid JSON"):
-        results.all()
-    with pytest.raises(UserError, match="at least 1"):
-        reproduce.Results(tmp_path, tmp_path, 0)
-
-
-def test_worlds_that_have_no_row(tmp_path):
-    with pytest.raises(UserError, match="no row for 'z1c1'"):
-        reproduce.Results(tmp_path / "results", tmp_path / "runs").baselines(["z1c1"])
-
-
-def test_only_a_gate_lets_the_others_go_on(tmp_path, monkeypatch):
-    asked = []
-
-    def run(name, *rest):
-        asked.append(name)
-        raise GateError("shows too little") if name != "unit4rl" else UserError("another process is working there")
-
-    monkeypatch.setattr(reproduce.baseline_runs, "run", run)
-    with pytest.raises(UserError, match="another process"):
-        reproduce.Results(tmp_path / "results", tmp_path / "runs", 1).baselines(["Hunter-Z1C1"])
-    assert asked == ["ppo", "darla", "lusr", "unit4rl"]
-
-
-def test_a_baseline_that_learned_nothing_can_be_shown(tmp_path, capsys):
-    row = {"label": "as it is", "steps": 0, "return": -0.05, "return_se": 0.01, "ratio": None}
-    result = {"baseline": "lusr", "env": "hunter-z4c4", "seed": 0, "preset": "fast", "encoder": "tiles", "target": [row]}
-    result |= {"source": {"return": -0.02, "return_se": 0.01}, "steps": {"source": {"source": 5}}, "seconds": {"source": 1.0}}
-    show_baseline(tmp_path, result, False)
-    assert "-0.050" in capsys.readouterr().out
-
-
-def fake_baseline(name: str, seed: int) -> dict:
-    labels = {"unit4rl": ("translated", "fine-tuned"), "ltmbr": ("new", "model given", "no model", "random model")}
-    rows = [
-        {"label": label, "steps": 1_000_000 * (i > 0), "return": i + 0.1 * seed, "ratio": (i + 0.1 * seed) / 2}
-        for i, label in enumerate(labels.get(name, ("as it is",)))
-    ]
-    result = {"baseline": name, "seed": seed, "encoder": "tiles", "source": {"return": 2.0}, "target": rows}
-    seen = {"frames": 50_048} if name in ("lusr", "unit4rl") else {}
-    away = seen | ({"adapt": 1_000_000} if name in labels else {})
-    result |= {"steps": {"source": {"source": 12_345_678} | seen, "target": away}, "seconds": {"source": 100.0 + 50 * seed}}
-    result |= {"mapping": {"zombie": "cow", "cow": "zombie"}, "translated": np.full((5, 192), 50 * seed).tolist()}
-    if name == "lusr":
-        result |= {"shown": {"cow": 0.91, "wall": 1.0}, "shown_target": {"cow": 0.9, "wall": 0.8}, "domain_told": 0.75}
-    curve = [{"steps": 1e5 * i, "return": 0.31 * i} for i in range(1, 11)]
-    slower = [row | {"return": 0.8 * row["return"]} for row in curve]
-    curves = {"source": curve, "adapt": curve if name in labels else [], "none": slower if name == "ltmbr" else []}
-    return {"result": result, "curves": curves, "config": {"source": {"steps": 12_345_678}}}
-
-
-def test_baselines_stand_beside_the_method(committed, tmp_path):
-    names = ("ppo", "darla", "lusr", "unit4rl", "ltmbr")
-    found = {name: {"hunter-z1c1": [fake_baseline(name, seed) for seed in (0, 1)]} for name in names}
-    opa = {"hunter-z1c1": committed.all()["hunter-z1c1"]}
-    text = compared.returns(opa, found)
-    assert "| PPO | 2.00 ± 0.00 / 0.05 ± 0.05 | 1.73 / -0.01" in text
-    assert "| UNIT4RL, 0.6 M steps | 2.00 ± 0.00 / 1.86 ± 0.00 | 1.35; 3.13" in text  # while learning
-    assert "| UNIT4RL, 1.0 M steps | 2.00 ± 0.00 / 1.05 ± 0.05 | 1.68; 3.24" in text
-    assert "12.35 M source" in text
-    assert "| LTMBR with a random model, 1.0 M steps | 1.525 | 0.025 | 1.50 to 1.55 | 2 |" in compared.ratios(opa, found)
-    found["darla"]["hunter-z1c1"][1]["result"]["source"] = {"return": -0.01}  # learned nothing: no ratio of its own
-    (row,) = (line for line in compared.ratios(opa, found).splitlines() if line.startswith("| DARLA"))
-    assert row.startswith("| DARLA | 0.050 |")
-    assert "| 0.00 to 0.00 | 2 |" in row
-    used = compared.data_used(opa, found)
-    assert "| unit4rl | 12.35 M |  | 0.05 M | 1.00 M | 0.05 M |  |" in used
-    assert "| ltmbr | 12.35 M |  |  | 1.00 M |  |  |" in used
-    goal = np.mean([run["result"]["target_return"] for run in opa["hunter-z1c1"]])
-    caught = compared.catching_up(opa, found)
-    for shown, per_step, frames, last in (
-        ("LTMBR", 0.31, 0, 3.1),
-        ("LTMBR, no model", 0.248, 0, 2.48),
-        ("UNIT4RL", 0.31, 0.05, 3.1),
-    ):
-        first, second = (np.ceil(x / per_step) / 10 + frames for x in (goal, 1.8))
-        assert f"| {shown} | hunter-z1c1 | {goal:.2f}: {first:.2f} M | 1.80: {second:.2f} M | {last:.2f} |" in caught
-    assert "| 100 to 150 | 123,457 steps/s |" in compared.speeds(opa, found)
-    assert "| unit4rl | hunter-z1c1 | 1 |  |  |  | zombie as cow, cow as zombie |" in compared.codes(opa, found)
-    assert "| lusr | hunter-z1c1 | 0 | 0.91 (cow) | 0.80 (wall) | 0.75 | zombie as cow, cow as zombie |" in compared.codes(
-        opa, found
-    )
-    compared.figure(opa, found, tmp_path / "compared.png")
-    compared.translations(found, tmp_path / "translations.png")
-    assert min((tmp_path / f"{name}.png").stat().st_size for name in ("compared", "translations")) > 10_000
-
-
-def test_learning_curves_are_smoothed_over_episodes():
-    rows = [{"steps": 10 * i, "episodes": i % 3, "return": float(i) if i % 3 else None} for i in range(1, 8)]
-    short = reproduce.smooth(rows, 2)
-    assert [row["steps"] for row in short] == [40, 70]
-    assert short[0]["return"] == pytest.approx((1 * 1 + 2 * 2 + 4 * 1) / 4)
-    assert reproduce.smooth([]) == []
-
-
-def test_figures_of_one_seed(tmp_path):
-    curve = [{"steps": 1e6 * i, "one_episode_correct": 0.1 * i, "information": i} for i in range(5)]
-    figures.learning({"hunter-z1c1": [{"curves": {"explore": curve}}]}, tmp_path / "new" / "one.png")
-    assert (tmp_path / "new" / "one.png").stat().st_size > 10_000
+def test_an_agent_that_is_not_finished(tmp_path):
+    with pytest.raises(UserError, match="no trained agent"):
+        imagined.measure(tmp_path, 0)

@@ -180,7 +180,7 @@ def _exploration(runs: list[dict[str, Any]]) -> str:
     longest = runs[0]["config"]["infer"].get("longest", CRAFTER_SETTINGS["fast"].infer.longest)
     note = (
         f"{_seeds(results)}, {results[0]['measured_episodes']:,} imagined games of at most {longest} steps each, all "
-        f"{len(kinds)} kinds hidden. A single kind that was never met may be told by what is left over; if there are two, not all "
-        "are right. By kind: each by itself, wrong if not met."
+        f"{len(kinds)} kinds hidden. A single kind that was never met may be told by what is left over; if there are two, not "
+        "all are right. By kind: each by itself, wrong if not met."
     )
     return table("Crafter: which kind is which", ["games explored", "share", "met"], rows, note)

@@ -23,7 +23,7 @@ from protoalign.worlds.env import WorldVectorEnv
 RANDOM_LOOKS = 50
 LEVELS = (0.0, 0.05, 0.1, 0.15, 0.2)  # of noise and jitter
 NOISY_LOOKS = 5  # per level
-TWO_LOOKS = 4  # random ones in which a kind has two pictures, per kind
+TWO_LOOKS = 8  # random ones in which a kind has two pictures, per kind
 FRAMES = 256  # to judge a mapping's eyes by
 NOISES = 40  # of each tile, to judge the detector by
 SEEDS = 4  # of the detector
@@ -108,8 +108,8 @@ def mixed(path: Path, episodes: int = 4) -> Iterator[dict[str, Any]]:
     agent, world = load(path)
     ways = [f"twins:{a},{b}:target" for a, b in combinations(kinds(world), 2)]
     ways += [f"two:{kind}:random:{seed}" for kind in kinds(world) for seed in range(3000, 3000 + TWO_LOOKS)]
-    for look in ways:
-        _, result = stages.transfer(agent, world, look, episodes, 7)
+    for i, look in enumerate(ways):  # other games for every look: pictures alone make no difference
+        _, result = stages.transfer(agent, world, look, episodes, 7 + i)
         yield {
             "look": look,
             "mapping": {f"{i}: {row['true']}": row["found"] for i, row in enumerate(result["mapping"])},

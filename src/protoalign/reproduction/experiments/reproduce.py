@@ -255,13 +255,13 @@ EXPERIMENTS: dict[str, Callable[[Results], str]] = {
     "reconstruction": lambda r: look_tables.reconstruction(r.rows("reconstruction", looks.reconstruction, None, WORLDS[0])),
     "calibration": lambda r: tables.calibration(r.all()) + r.draw("calibration", figures.reliability),
     "stopping": lambda r: tables.stopping(r.all()),
-    "random-looks": lambda r: look_tables.random_looks(r.rows("random_looks", looks.random_looks, "hunter-z2c2")),
+    "random-looks": lambda r: look_tables.random_looks(r.rows("random_looks", looks.random_looks, WORLDS[0])),
     "frozen": lambda r: look_tables.frozen(r.rows("frozen", frozen.compare, WORLDS[0])),
     "noise": lambda r: look_tables.noise(r.rows("noise", looks.noisy_looks, WORLDS[0])),
     "subsets": lambda r: look_tables.subsets(r.rows("subsets", looks.subsets, WORLDS[0])),
     "mixed": lambda r: look_tables.mixed(r.rows("mixed", looks.mixed, WORLDS[0])),
     "variants": lambda r: look_tables.variants(
-        r.rows("variants", looks.other_variants, None, r.agent, WORLDS[0], FOUR, WORLDS[1:])
+        r.rows("variants", looks.other_variants, None, r.agent, WORLDS[0], r.seeds or FOUR, WORLDS[1:])
     ),
 }
 

@@ -1,0 +1,133 @@
+"""Into targets with a trained agent of a small board: what is found, how sure it is, and when it is refused."""
+
+import gymnasium
+import numpy as np
+import pytest
+from PIL import Image
+
+from protoalign import UserError
+from protoalign.alignment.transfer import SPARE, Slots
+from protoalign.alignment.verdict import judge, redrawn
+from protoalign.worlds.env import WorldEnv
+from tests.alignment.helpers import ALL, scene
+
+
+@pytest.mark.parametrize("look", ["random:3", "only:cow,wall:random:4"])
+def test_most_looks_are_understood(agent, world, look):
+    mapping = agent.align(world.make(look), episodes=4, seed=1)
+    found = judge(mapping, world, look)
+    assert found["redrawn"] == (5 if look == "random:3" else 2)
+    assert found["kinds_right"] >= found["redrawn"] - 1
+    assert mapping.steps == len(mapping.trace.action) > 10
+    assert len(mapping.returns) == 4
+    assert mapping.trace.belief.shape == (mapping.steps, len(mapping.prototypes), 5)
+    known = {row.name for row in mapping.types if not row.unseen}
+    assert known == ({"floor", "zombie", "agent"} if look.startswith("only") else set())
+    again = agent.align(world.make(look), episodes=4, seed=1)
+    np.testing.assert_array_equal(again.score, mapping.score)
+
+
+def test_it_stops_when_it_is_sure_and_not_before(agent, world):
+    whole = agent.align(world.make("random:5"), episodes=4, seed=2)
+    early = agent.align(world.make("random:5"), episodes=4, seed=2, sure=0.6)
+    assert early.steps <= whole.steps
+    assert early.sureness >= 0.6 or early.steps == whole.steps
+
+
+def test_one_picture_for_everything_is_neither_right_nor_sure(agent, world, tmp_path):
+    picture = Image.fromarray(world.pictures("random:5")[1])
+    for kind in world.spec.truth:
+        picture.save(tmp_path / f"{kind}.png")
+    mapping = agent.align(world.make(str(tmp_path)), episodes=2, sure=0.99)
+    assert len(mapping.returns) == 2, "it never became sure"
+    assert mapping.sureness < 0.05
+    found = judge(mapping, world, str(tmp_path))
+    assert not found["mapping_correct"]
+    assert found["kinds_right"] == 0
+    assert any("shares a look" in doubt for doubt in mapping.doubts)
+
+
+def test_kinds_that_share_a_look_are_not_right(agent, world):
+    mapping = agent.align(world.make("twins:zombie,cow:random:2"), episodes=4)
+    found = judge(mapping, world, "twins:zombie,cow:random:2")
+    assert not found["mapping_correct"]
+    assert mapping.sureness < 0.05
+
+
+def test_old_pictures_on_other_kinds_are_misread(agent, world, tmp_path):
+    """Zombie and cow have swapped their pictures: nothing looks new, and everything is wrong."""
+    pictures = dict(zip(world.spec.truth, world.pictures("source"), strict=True))
+    pictures["zombie"], pictures["cow"] = pictures["cow"], pictures["zombie"]
+    for kind, picture in pictures.items():
+        Image.fromarray(picture).save(tmp_path / f"{kind}.png")
+    mapping = agent.align(world.make(str(tmp_path)), episodes=1)
+    found = judge(mapping, world, str(tmp_path))
+    assert redrawn(world, str(tmp_path)) == {"zombie", "cow"}
+    assert not found["mapping_correct"]
+    assert set(found["misread"]) == {"zombie", "cow"}
+
+
+def test_one_kind_with_two_looks_may_share_a_prototype(agent, world):
+    mapping = agent.align(world.make("two:wall:random:6"), episodes=4, seed=1)
+    assert len(mapping.prototypes) == 6
+    assert any("6 new tile types for 5 prototypes" in doubt for doubt in mapping.doubts)
+    assert judge(mapping, world, "two:wall:random:6")["kinds_right"] >= 3
+
+
+def test_labels_of_an_oracle_take_the_place_of_looks(agent, world):
+    mapping = agent.align(world.make("random:3", noise=0.05), episodes=1, oracle=True)
+    assert len(mapping.prototypes) == 5
+
+
+class Wrapped(gymnasium.Wrapper):
+    def __init__(self, env, see=None, space=None):
+        super().__init__(env)
+        self.see = see or (lambda x: x)
+        self.action_space = space or env.action_space
+
+    def reset(self, **options):
+        picture, _ = self.env.reset(**options)
+        return self.see(picture), {}
+
+
+@pytest.mark.parametrize(
+    ("see", "space", "says"),
+    [
+        (lambda x: x.astype(np.float32) / 255, None, "float32"),
+        (lambda x: x[:-8], None, "6 x 6 tiles of 8 x 8"),
+        (lambda x: x[..., :1], None, "height, width, 3"),
+        (lambda x: {"view": x, "numbers": np.zeros(3)}, None, "3 numbers"),
+        (lambda x: {"picture": x}, None, "no picture called 'view'"),
+        (None, gymnasium.spaces.Discrete(5), "actions"),
+        (None, gymnasium.spaces.Box(0, 1), "actions"),
+    ],
+)
+def test_targets_that_cannot_be_played_in_are_refused_with_the_reason(agent, world, see, space, says):
+    with pytest.raises(UserError, match=says) as refusal:
+        agent.align(Wrapped(world.make("target"), see, space))
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("options", [{"episodes": 0}, {"sure": 1.5}, {"sure": 0.0}, {"seed": -1}])
+def test_wrong_arguments(agent, world, options):
+    with pytest.raises(UserError):
+        agent.align(world.make("target"), **options)
+    with pytest.raises(UserError, match="info"):
+        agent.align(Wrapped(WorldEnv(world, "target")), oracle=True)
+
+
+def test_slots_grow_and_known_prototypes_keep_theirs():
+    slots = Slots(scene(), ALL)
+    seen = np.array([[0, 5], [6, 2]])
+    codes = slots.codes(seen, 2)
+    room = len(ALL) + SPARE
+    assert slots.room == room
+    assert codes.tolist() == [[[5 + room, 5], [6, 5 + room + 2]]]
+    assert slots.known.tolist() == [True, False, True, False, False]
+    assert slots.present(2).sum() == 2 + 3, "two known, and as many types as there are prototypes left"
+    codes = slots.codes(np.array([[0, 5 + room]]), room + 1)
+    assert slots.room == 2 * room
+    assert codes.tolist() == [[[5 + 2 * room, 5 + room]]]
+    imagined = slots.imagined()
+    assert imagined.hidden.sum() == 2 * room
+    assert imagined.truth[0, -5:].tolist() == list(ALL)
