@@ -41,6 +41,8 @@ def protoalign(monkeypatch, capfd):
         (["task", "hunter-z9"], "write ZxCy"),
         (["task", "pong"], "no world is called 'pong'"),
         (["task", "hunter-z1c1", "--steps", "10"], "at least 4096"),
+        (["run", "hunter-z1c1", "--episodes", "0"], "at least 1"),
+        (["task", "hunter-z1c1", "--hide", "dragon"], "no kind 'dragon'"),
         (["run", "hunter-z1c1", "--target", "nowhere"], "no look is called"),
         (["run", "hunter-z1c1", "--target", "~nobody"], "nobody"),
         (["run", "hunter-z1c1", "--target", "a[/x]"], "a[/x]"),
@@ -121,11 +123,11 @@ def test_evaluate_in_the_source_and_through_the_mapping(protoalign, trained):
 
 def test_transfer_saves_a_mapping_and_says_where(protoalign, trained, copied):
     folder = copied(trained.run, "history", "checkpoints")
-    code, out, _ = protoalign("transfer", folder, "--target", "only:cow:random:7", "--episodes", 2)
+    code, out, _ = protoalign("transfer", folder, "--target", "only:cow:random:7", "--episodes", 2, "--seed", 2**32 - 1)
     assert code == 0
     assert "only:cow:random:7" in out
     files = sorted(path.name for path in (folder / "mappings").iterdir())
-    assert files == [f"{WORLD}-only-cow-random-7-0.json", f"{WORLD}-only-cow-random-7-0.safetensors"]
+    assert files == [f"{WORLD}-only-cow-random-7-{2**32 - 1}{ending}" for ending in (".json", ".safetensors")]
     assert "The mapping is saved" in out
 
 

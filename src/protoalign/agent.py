@@ -24,6 +24,7 @@ from protoalign.rl.networks import ActorCritic, RelativeNet, Scene
 from protoalign.rl.relation import RelationNet
 from protoalign.rl.rollout import act
 from protoalign.rng import check_seed, generator, gumbel
+from protoalign.runs import Run
 from protoalign.settings import Settings, parse, plain
 from protoalign.worlds.base import Observation, Spec
 
@@ -87,7 +88,9 @@ class Agent:
 
     def check(self, mapping: Mapping) -> None:
         """Refuse a mapping that belongs to another agent."""
-        if mapping.names != self.names or mapping.vocabulary.tile != self.vocabulary.tile:
+        ours, theirs = self.vocabulary, mapping.vocabulary
+        same = np.array_equal(ours.pictures, theirs.pictures) and np.array_equal(ours.prototype_of, theirs.prototype_of)
+        if mapping.names != self.names or not same:
             raise UserError(
                 f"that mapping belongs to {mapping.world} with other prototypes, not to this agent of {self.spec.name}"
             )
@@ -121,6 +124,8 @@ class Agent:
         """What `save` wrote, or training with `out`. A `UserError` says in one line what is wrong with the folder."""
         folder = Path(path)
         if not (folder / "agent.json").is_file():
+            if (folder / "config.json").is_file():
+                Run(folder, create=False)  # says so if it is of another edition
             raise UserError(f"{folder} has no trained agent: train one with 'protoalign task' or 'protoalign run'")
         about = read_json(folder / "agent.json")
         if not isinstance(about, dict) or about.get("format") != FORMAT:
@@ -133,6 +138,9 @@ class Agent:
             words = about["vocabulary"]
             named = {name.removeprefix("vocabulary."): x for name, x in arrays.items() if name.startswith("vocabulary.")}
             vocabulary = Vocabulary.load(named, words)
+            facts = (spec.grid, len(spec.actions), len(spec.numbers), vocabulary.num_prototypes)
+            if facts != (scene.grid, scene.actions, scene.numbers, scene.prototypes):
+                raise ValueError
             agent = untrained(spec, settings, int(about["seed"]), scene, vocabulary)
             for part in about["parts"]:
                 if part not in ("task", "model", "explorer"):
@@ -145,7 +153,16 @@ class Agent:
             raise UserError(f"cannot read {error.filename}: {error.strerror}") from None
         except UserError as error:
             raise UserError(f"{folder / 'agent.json'}: {error}") from None
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, safetensors.SafetensorError):
+        except (
+            KeyError,
+            TypeError,
+            ValueError,
+            IndexError,
+            AttributeError,
+            OverflowError,
+            MemoryError,
+            safetensors.SafetensorError,
+        ):
             raise UserError(f"the agent in {folder} is damaged: restore its files, or train anew in another folder") from None
         return replace(agent, **{"model": None, "explorer": None, **parts}, presence=presence)
 
@@ -234,7 +251,9 @@ def _filled(like: Any, arrays: dict[str, np.ndarray], part: str) -> Any:
 def _spec(values: dict[str, Any]) -> Spec:
     lists: dict[str, Any] = {key: tuple(x) if isinstance(x, list) else x for key, x in values.items()}
     spec = Spec(**lists)
-    if not all(isinstance(x, str) for x in (spec.name, *spec.actions, *spec.numbers, *(spec.truth or ()))):
+    words = all(isinstance(x, str) for x in (spec.name, *spec.actions, *spec.numbers, *(spec.truth or ())))
+    sizes = (*spec.grid, spec.max_steps, *(spec.agent or ()))
+    if not words or len(spec.grid) != 2 or not all(type(n) is int and 0 <= n < 10**9 for n in sizes):
         raise ValueError
     return spec
 

@@ -189,7 +189,7 @@ class Run:
 
     def _settings(self, stage: str) -> str:
         """A digest of all that a stage's checkpoints depend on."""
-        parts = {name: self.config.get(name) for name in ("env", "seed", "preset", stage)}
+        parts = {name: self.config.get(name) for name in ("env", "world", "hide", "seed", "preset", stage)}
         return _digest(json.dumps(parts, sort_keys=True).encode())
 
     def restore(self, stage: str, like: Any) -> Checkpoint | None:

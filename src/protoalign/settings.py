@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from protoalign.errors import UserError
 
 Preset = Literal["fast", "paper"]
+LARGEST = {"width": 4096, "radius": 64, "tiles": 64}  # sizes of networks, where settings are read from a file
 
 
 @dataclass(frozen=True)
@@ -225,7 +226,8 @@ def _parse(hint: Any, value: Any, name: str) -> Any:
     elif hint is float:
         good = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e9
     else:
-        good = type(value) is hint and (hint is not int or 0 <= value < 2**40)
+        most = LARGEST.get(name.rpartition(".")[2], 2**40)
+        good = type(value) is hint and (hint is not int or 0 <= value < most)
     if not good:
         raise UserError(f"{name} = {value!r} is not understood")
     return value

@@ -4,14 +4,17 @@ store = Run(folder) or Memory()
 agent = task(world, store, seed, settings); agent = infer(world, store, agent); agent = explore(world, store, agent)
 """
 
+import hashlib
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
+import jax
 import numpy as np
 
-from protoalign.agent import Agent, untrained
+from protoalign.agent import Agent, hideable, untrained
 from protoalign.alignment import training
 from protoalign.alignment.mapping import Mapping
 from protoalign.alignment.verdict import judge
@@ -32,10 +35,16 @@ Store = Run | Memory
 
 
 def settings_of(
-    world: World, preset: str, steps: int | None = None, updates: int | None = None, explore_steps: int | None = None
+    world: World,
+    preset: str,
+    steps: int | None = None,
+    updates: int | None = None,
+    explore_steps: int | None = None,
+    hide: tuple[str, ...] = (),
 ) -> Settings:
-    """A world's settings for a preset, with other budgets where they are given."""
-    return shorten(of(registry.own_settings(world.spec.name), preset), steps, updates, explore_steps)
+    """A world's settings for a preset, with other budgets, and kinds that may look new, where they are given."""
+    settings = shorten(of(registry.own_settings(world.spec.name), preset), steps, updates, explore_steps)
+    return replace(settings, infer=replace(settings.infer, hide=hide)) if hide else settings
 
 
 def source_of(world: World, vocabulary: Vocabulary) -> SourceWorld:
@@ -46,6 +55,8 @@ def source_of(world: World, vocabulary: Vocabulary) -> SourceWorld:
 def check_world(world: World) -> None:
     """Refuse a world without what the method needs, with the reason, before any training."""
     spec = world.spec
+    if not hasattr(world, "pictures"):
+        raise UserError(f"{spec.name} has no pictures: the method needs a table of them, pictures('source')")
     pictures = np.asarray(world.pictures("source"))
     if pictures.ndim != 4 or pictures.shape[-1] != 3 or pictures.dtype != np.uint8:
         raise UserError(f"{spec.name} has no pictures: pictures('source') must be [ids, h, w, 3] uint8, not {pictures.shape}")
@@ -55,6 +66,10 @@ def check_world(world: World) -> None:
         raise UserError(f"{spec.name} names {len(spec.truth)} pictures and shows {len(pictures)}")
     if spec.agent is not None and not all(0 <= a < n for a, n in zip(spec.agent, spec.grid, strict=True)):
         raise UserError(f"{spec.name}'s agent is outside its grid")
+    seen = eqx.filter_eval_shape(lambda key: world.observe(world.reset(key, 2)), jax.random.key(0))
+    shapes = tuple(seen.tiles.shape), tuple(seen.numbers.shape)
+    if shapes != ((2, *spec.grid), (2, len(spec.numbers))):
+        raise UserError(f"{spec.name} shows grids and numbers of shape {shapes} for 2 games: they do not fit its spec")
 
 
 def task(world: World, store: Store, seed: int, settings: Settings, preset: str) -> Agent:
@@ -62,7 +77,11 @@ def task(world: World, store: Store, seed: int, settings: Settings, preset: str)
     check_world(world)
     check_seed(seed)
     config, name = settings.task, world.spec.name
+    hideable(Vocabulary.fit(world.pictures("source")), world.spec, settings.infer.hide)  # complain about kinds there are not
     store.configure("env", name)
+    pictures = np.ascontiguousarray(world.pictures("source"))
+    store.configure("world", {"spec": asdict(world.spec), "pictures": hashlib.sha256(pictures.tobytes()).hexdigest()})
+    store.configure("hide", settings.infer.hide)
     store.configure("seed", seed)
     store.configure("preset", preset)
     store.configure("task", plain(config))
@@ -120,7 +139,7 @@ def infer(world: World, store: Store, agent: Agent) -> Agent:
     """Train the inference model q_theta on the history of the task policy."""
     config = agent.settings.infer
     store.configure("infer", plain(config))
-    if agent.model is not None:
+    if agent.model is not None and "infer" in store.result().get("seconds", {}):
         return agent
     history = past(store, agent)
     if not len(history.length):
@@ -165,14 +184,16 @@ def train(
     preset: str = "fast",
     steps: int | None = None,
     explore_steps: int | None = None,
+    hide: tuple[str, ...] = (),
 ) -> Agent:
     """Learn everything there is to learn in the source; the agent.
 
     `world`: a world, or its name. `out`: a run folder; the same call goes on where it was stopped; None: in memory. `steps`,
-    `explore_steps`: environment steps of pi_task and pi_exp, the preset's if not given.
+    `explore_steps`: environment steps of pi_task and pi_exp, the preset's if not given. `hide`: kinds of things, out of the
+    world's truth, that may look new in a target; the preset's if none is named.
     """
     world = registry.make(world) if isinstance(world, str) else world
-    settings = settings_of(world, preset, steps, None, explore_steps)
+    settings = settings_of(world, preset, steps, None, explore_steps, hide)
     store: Store = Memory() if out is None else Run(Path(out))
     with store.lock():
         agent = task(world, store, seed, settings, preset)
@@ -239,7 +260,11 @@ def transfer(
     world.pictures(look)  # complain about the look first
     options = {name: value for name, value in options.items() if value}
     started = time.monotonic()
-    mapping = agent.align(world.make(look, **options), episodes, sure, seed, oracle)
+    try:
+        target = world.make(look, **options)
+    except TypeError:
+        raise UserError(f"{world.spec.name} cannot be made with {', '.join(options)}") from None
+    mapping = agent.align(target, episodes, sure, seed, oracle)
     mapping.about = {"env": world.spec.name, "target": look, "transfer_seed": seed, "oracle": oracle, **options}
     found = {
         "env": world.spec.name,
@@ -267,14 +292,16 @@ def run(
     preset: str = "fast",
     steps: int | None = None,
     explore_steps: int | None = None,
+    hide: tuple[str, ...] = (),
 ) -> dict[str, Any]:
     """The whole method in a run folder: train in the source, then into one target look."""
     world.pictures(target)  # complain before the training, not after it
+    if episodes < 1:
+        raise UserError(f"--episodes {episodes}: use at least 1")
+    agent = train(world, seed, out, preset, steps, explore_steps, hide)
     store = Run(out)
     with store.lock():
         store.configure("transfer", {"target": target, "episodes": episodes})  # other targets: the transfer command
-    agent = train(world, seed, out, preset, steps, explore_steps)
-    with store.lock():
         result = store.result()
         if "target_return" not in result:
             mapping, found = transfer(agent, world, target, episodes, seed)

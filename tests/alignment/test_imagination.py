@@ -1,55 +1,95 @@
 import jax
 import numpy as np
+import pytest
 
 from protoalign.alignment.imagination import code_type, hide, imagine
 
-GRIDS = np.random.default_rng(0).integers(0, 5, (500, 4, 4)).astype(np.uint8)
+GRID = (6, 5)
 
 
-def test_slots_are_a_random_injection_and_say_what_is_hidden():
-    world = jax.device_get(imagine(jax.random.key(0), 500, 5, 0.4))
-    assert (np.take_along_axis(world.truth, world.slot_of, 1) == np.arange(5)).all()
-    assert (np.sort(world.slot_of, 1) == np.arange(5)).all()
-    everything = world.hidden.all(1).mean()
-    expected = 0.4 + 0.6 / 32
-    assert abs(everything - expected) < 4 * (expected * (1 - expected) / 500) ** 0.5
-    first = np.bincount(world.slot_of[:, 0], minlength=5) / 500
-    assert abs(first - 0.2).max() < 4 * (0.16 / 500) ** 0.5, "no slot is likelier than another"
+def imagined(number=2000, kinds=4, hide_all=0.25, twice=0.0, seed=0):
+    draw = jax.jit(imagine, static_argnums=(1, 2, 3, 4, 5))
+    return jax.device_get(draw(jax.random.key(seed), number, kinds, hide_all, twice, GRID))
 
 
-def test_codes_tell_slots_of_what_may_be_hidden_and_prototypes_of_the_rest():
-    world = imagine(jax.random.key(1), 500, 2, 1.0)
-    codes = np.asarray(hide(world, GRIDS, 5, (1, 3)))
-    assert (codes[~np.isin(GRIDS, (1, 3))] == GRIDS[~np.isin(GRIDS, (1, 3))]).all()
-    slot = np.asarray(world.slot_of)
-    for k, kind in enumerate((1, 3)):
-        where = np.nonzero(kind == GRIDS)
-        assert (codes[where] == 5 + slot[where[0], k]).all()
+def shown(world, tiles, prototypes, hideable):
+    return np.asarray(jax.jit(hide, static_argnums=(2, 3))(world, tiles, prototypes, hideable))
 
 
-def test_a_prototype_with_two_looks_has_two_slots_by_place():
-    world = imagine(jax.random.key(2), 500, 5, 1.0, twice=0.5, grid=(4, 4))
-    assert world.truth.shape == world.hidden.shape == (500, 6)
-    doubled = np.asarray(world.hidden[:, 5])
-    assert abs(doubled.mean() - 0.5) < 4 * (0.25 / 500) ** 0.5
-    codes = np.asarray(hide(world, GRIDS, 5, tuple(range(5))))
-    truth, field = np.asarray(world.truth), np.asarray(world.field).reshape(500, 4, 4)
-    assert (np.take_along_axis(truth, (codes - 5).reshape(500, -1).astype(int), 1).reshape(GRIDS.shape) == GRIDS).all()
-    second = codes == 10
-    assert not second[~doubled].any()
-    assert second[doubled].any()
-    assert not (second & ~field).any(), "a second look shows on the field only"
-    kind = np.take_along_axis(truth, np.full((500, 1), 5), 1)[:, :, None]
-    assert (second == (field & (kind == GRIDS) & doubled[:, None, None])).all(), "and there always"
-    chess = np.add.outer(np.arange(4), np.arange(4)) % 2
-    like_chess = [(row == chess).all() or (row != chess).all() for row in field]
-    assert 0.35 < np.mean(like_chess) < 0.65
+def test_injections_subsets_and_their_spread():
+    n = 20_000
+    world = imagined(n, 5)
+    assert world.field is None
+    assert (np.sort(world.slot_of, 1) == np.arange(5)).all(), "every prototype has a slot of its own"
+    assert (np.take_along_axis(world.truth, world.slot_of, 1) == np.arange(5)).all(), "truth undoes the injection"
+    np.testing.assert_array_equal(world.second, world.slot_of)
+    tolerance = 4 * (0.25 * 0.75 / n) ** 0.5
+    for prototype in range(5):
+        assert abs(np.bincount(world.slot_of[:, prototype]) / n - 0.2).max() < tolerance
+    assert abs(world.hidden.all(1).mean() - (0.25 + 0.75 / 32)) < tolerance
+    every = {tuple(bool(i >> b & 1) for b in range(5)) for i in range(32)}
+    assert set(map(tuple, world.hidden.tolist())) == every, "any subset"
 
 
-def test_codes_never_overflow():
-    assert code_type(200) is np.uint8
-    assert code_type(255) is np.int32
-    tiles = np.arange(300, dtype=np.int32).reshape(1, 15, 20)
-    codes = np.asarray(hide(imagine(jax.random.key(0), 1, 300, 1.0), tiles, 300, tuple(range(300))))
-    assert len(np.unique(codes)) == 300
-    assert codes.min() == 300
+def test_codes_are_the_injection_tile_by_tile():
+    world = imagined(7, 3, hide_all=1.0)
+    tiles = np.random.default_rng(0).integers(0, 3, (7, 4, *GRID)).astype(np.uint8)  # four steps
+    codes = shown(world, tiles, 3, (0, 1, 2))
+    assert codes.dtype == np.uint8
+    for b in range(7):
+        np.testing.assert_array_equal(codes[b], 3 + world.slot_of[b][tiles[b]])
+
+
+def test_what_may_not_be_hidden_is_shown_as_it_is():
+    world, hideable = imagined(50, 3), (1, 4, 5)
+    tiles = np.random.default_rng(0).integers(0, 7, (50, *GRID)).astype(np.uint8)
+    codes = shown(world, tiles, 7, hideable)
+    for b in range(50):
+        for c in range(7):
+            expected = 7 + world.slot_of[b, hideable.index(c)] if c in hideable else c
+            assert (codes[b][tiles[b] == c] == expected).all()
+
+
+def test_second_looks():
+    """A hidden prototype has two slots: one on the tiles of the field, one on the others. All else is as before."""
+    n, kinds = 2000, 4
+    world = imagined(n, kinds, hide_all=0.5, twice=0.4)
+    assert world.truth.shape == world.hidden.shape == (n, kinds + 1)
+    used = world.hidden[:, kinds]
+    some = world.hidden[:, :kinds].any(1)
+    assert abs(used.mean() / some.mean() - 0.4) < 4 * (0.24 / n) ** 0.5
+    doubled = world.second != world.slot_of
+    np.testing.assert_array_equal(doubled.sum(1), used)
+    for b in np.flatnonzero(used)[:200]:
+        (kind,) = np.flatnonzero(doubled[b])
+        assert world.second[b, kind] == kinds
+        assert world.truth[b, kinds] == kind, "both looks are the same prototype"
+        assert world.hidden[b, world.slot_of[b, kind]], "what is known has one look"
+    tiles = np.random.default_rng(0).integers(0, kinds, (n, 3, *GRID)).astype(np.uint8)  # three steps
+    codes = shown(world, tiles, kinds, tuple(range(kinds)))
+    truth = np.take_along_axis(world.truth, codes.reshape(n, -1) - kinds, 1)
+    np.testing.assert_array_equal(truth, tiles.reshape(n, -1))  # every code tells the prototype
+    field = np.broadcast_to(world.field.reshape(n, 1, *GRID), codes.shape)
+    second = (codes == kinds + kinds) & used[:, None, None, None]
+    assert not (second & ~field).any(), "the second look is shown on the field only, whatever the time"
+    lost = np.take_along_axis(doubled, tiles.reshape(n, -1), 1).reshape(codes.shape) & field
+    np.testing.assert_array_equal(second, lost)
+
+
+def test_second_looks_lie_like_a_chessboard_or_anywhere():
+    world = imagined(twice=1.0)
+    rows, cols = np.divmod(np.arange(GRID[0] * GRID[1]), GRID[1])
+    even = (rows + cols) % 2 == 0
+    chess = [(world.field == pattern).all(1) for pattern in (even, ~even)]
+    for share in chess:
+        assert abs(share.mean() - 0.25) < 0.05
+    rest = world.field[~(chess[0] | chess[1])]
+    assert abs(rest.mean(0) - 0.5).max() < 5 * (0.25 / len(rest)) ** 0.5
+    assert len(np.unique(rest, axis=0)) == len(rest)
+
+
+@pytest.mark.parametrize(("codes", "expected"), [(10, np.uint8), (254, np.uint8), (255, np.int32), (1000, np.int32)])
+def test_there_is_room_for_every_code_and_what_is_outside(codes, expected):
+    assert code_type(codes) is expected
+    if codes < 300:
+        assert np.iinfo(expected).max >= codes

@@ -94,7 +94,7 @@ def test_a_world_of_ones_own(monkeypatch):
     registry.register("corridor-(?P<length>[0-9]+)", maker, "walk to the right", {"fast": {"steps": 1}}, ("corridor-5",))
     registry.register("corridor", maker, "walk to the right")
     assert make("corridor").spec.name == "corridor-5"
-    with pytest.raises(UserError, match=r"there are .*crafter, corridor-5, corridor$"):
+    with pytest.raises(UserError, match=r"there are .*crafter, .*corridor-5, corridor$"):
         make("corridors")
     world = make("corridor-7")
     assert registry.row("corridor-7").settings == {"fast": {"steps": 1}}

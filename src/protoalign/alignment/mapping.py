@@ -1,5 +1,6 @@
 """f_proto|T (eq. 9): what each tile type of a target is. The method's product: called on pictures, printed, saved, loaded."""
 
+import hashlib
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -75,17 +76,22 @@ class Mapping:
         """Scores [types, K], in which a prototype that looks as in the source counts as having a look already."""
         return self.score + np.where(self.known, np.log(hypotheses.VARIANT), 0.0)
 
+    @property
+    def one_to_one(self) -> bool:
+        """Whether every tile type is a prototype of its own. Where types outnumber prototypes, some must share one."""
+        return len(self.score) <= len(self.hideable) - int(self.known.sum())
+
     @cached_property
     def belief(self) -> np.ndarray:
         """Probabilities [types, K] of the hideable prototypes."""
-        return hypotheses.marginals(self.evidence) if len(self.score) else np.zeros(self.score.shape)
+        return hypotheses.marginals(self.evidence, self.one_to_one) if len(self.score) else np.zeros(self.score.shape)
 
     @cached_property
     def prototypes(self) -> np.ndarray:
         """What each tile type is taken for, [types]."""
         if not len(self.score):
             return np.zeros(0, int)
-        return np.array(self.hideable)[hypotheses.decode(self.evidence)]
+        return np.array(self.hideable)[hypotheses.decode(self.evidence, self.one_to_one)]
 
     @property
     def unmet(self) -> np.ndarray:
@@ -95,10 +101,10 @@ class Mapping:
     @property
     def sureness(self) -> float:
         """The probability that all of it is right, prototypes included that were not met."""
-        unmet = self.unmet
+        unmet = self.unmet & (self.missed < 1)  # what was never met in the source either is not missed
         own = self.missed * (1 - SHARED)
         absent = float(np.prod(np.where(unmet, own / (own + SHARED), 1.0)))
-        return hypotheses.sureness(self.evidence, int(unmet.sum()), absent)
+        return hypotheses.sureness(self.evidence, int(unmet.sum()), absent, self.one_to_one)
 
     @property
     def doubts(self) -> list[str]:
@@ -159,7 +165,7 @@ class Mapping:
 
     def save(self, path: str | Path) -> None:
         """Write `path`.json and `path`.safetensors, pictures included."""
-        stem = Path(path)
+        stem = _stem(path)
         words: dict[str, Any] = {}
         arrays: dict[str, np.ndarray] = {"score": self.score, "known": self.known, "missed": self.missed}
         for name, part in (("vocabulary", self.vocabulary), ("tile_types", self.tile_types)):
@@ -175,6 +181,7 @@ class Mapping:
                 _beside(stem, ".json"),
                 {
                     "format": FORMAT,
+                    "sha256": hashlib.sha256(data).hexdigest(),
                     "world": self.world,
                     "names": self.names,
                     "hideable": self.hideable,
@@ -193,13 +200,15 @@ class Mapping:
     @staticmethod
     def load(path: str | Path) -> "Mapping":
         """What `save` wrote. A `UserError` says in one line if it is not a mapping, or damaged."""
-        stem = Path(path)
-        stem = stem.with_suffix("") if stem.suffix in (".json", ".safetensors") else stem
+        stem = _stem(path)
         said = read_json(_beside(stem, ".json"))
         if not isinstance(said, dict) or said.get("format") != FORMAT:
             raise UserError(f"{_beside(stem, '.json')} is not a mapping that this version of protoalign can read")
         try:
-            arrays = safetensors.numpy.load(_beside(stem, ".safetensors").read_bytes())
+            data = _beside(stem, ".safetensors").read_bytes()
+            if hashlib.sha256(data).hexdigest() != said.get("sha256"):
+                raise UserError(f"{_beside(stem, '.safetensors')} does not belong to {_beside(stem, '.json')}, or is damaged")
+            arrays = safetensors.numpy.load(data)
         except OSError as error:
             raise UserError(f"cannot read {_beside(stem, '.safetensors')}: {error.strerror}") from None
         except (safetensors.SafetensorError, ValueError, KeyError, TypeError):
@@ -232,9 +241,17 @@ class Mapping:
                 raise ValueError
             if not all(0 <= c < len(names) for c in hideable) or not 0 <= mapping.sureness <= 1:
                 raise ValueError
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError):
+            str(mapping)  # whatever is wrong with it shows here, not when it is used
+            mapping(np.zeros((*vocabulary.tile, 3), np.uint8))
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, AssertionError, MemoryError):
             raise UserError(f"the mapping {stem} is damaged or was changed by hand: find it again") from None
         return mapping
+
+
+def _stem(path: str | Path) -> Path:
+    """The path without the ending of either file."""
+    stem = Path(path)
+    return stem.with_suffix("") if stem.suffix in (".json", ".safetensors") else stem
 
 
 def _beside(stem: Path, ending: str) -> Path:

@@ -157,6 +157,7 @@ def align(
     types, slots = TileTypes(agent.vocabulary, oracle=oracle), Slots(agent.scene, hideable)
 
     def see(observation: Any, info: dict[str, Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        check_target(target, agent.spec, agent.vocabulary, observation)
         picture, numbers = split(observation)
         codes = types.see(picture, info.get("categories") if oracle else None)
         return picture, codes, numbers[None].astype(np.float32)
@@ -188,13 +189,17 @@ def align(
         raw = _believe(model, hidden, slots.imagined())
         scores.append(np.asarray(raw)[0, : len(types)])
         returns.append(0.0)
-        for _ in range(longest or agent.spec.max_steps):
+        limit = longest or agent.spec.max_steps
+        for time in range(limit):
             belief = np.exp(raw) * slots.present(len(types))[:, None]
             noise_key = jax.random.fold_in(key, len(actions))
             # It goes by what this episode has told, as in training; what all episodes tell is for the record.
             seen = Believed(*map(jnp.asarray, (before, numbers, belief)))
             action = int(_act(agent.explorer, seen, noise_key, len(agent.spec.actions))[0])
-            beliefs.append(mapping(scores, episode).belief)
+            if len(types) <= hypotheses.EXACT or len(pictures) < FRAMES:  # sampled posteriors take their time
+                beliefs.append(mapping(scores, episode).belief)
+            else:
+                beliefs.append(beliefs[-1])
             if len(pictures) < FRAMES:
                 pictures.append(picture)
             observation, reward, terminated, truncated, info = target.step(np.int64(action))
@@ -212,7 +217,7 @@ def align(
             rewards.append(float(reward))
             returns[-1] += float(reward)
             before, numbers = after, numbers_after
-            over = bool(terminated or truncated)
+            over = bool(terminated or truncated or time + 1 == limit)
             stop = sure is not None and mapping(scores, episode + over).sureness >= sure
             if over or stop:
                 break

@@ -22,6 +22,9 @@ def judge(mapping: Mapping, world: World, look: str) -> dict[str, Any]:
     All that was redrawn must have been met and taken for what it is, nothing may be taken for two kinds at once, and no old
     kind for another one. Kinds that were never met are not right, whatever would be guessed of them.
     """
+    if world.spec.truth is None:  # nothing to judge by
+        found = [{"found": r.name, "probability": round(r.probability, 5), "unseen": r.unseen} for r in mapping.types]
+        return {"mapping": found, "mapping_correct": None}
     names, pictures = _truth(world), world.pictures(look)
     kind = tuple(_base(name) for name in mapping.names)
     codes = mapping.tile_types(pictures.reshape(-1, *pictures.shape[-2:]))[:, 0]  # all of them, one below the other
@@ -46,13 +49,15 @@ def judge(mapping: Mapping, world: World, look: str) -> dict[str, Any]:
         rows.append({"true": kind[c], "found": mapping.names[c], "probability": 1.0, "unseen": False})
     misread = {str(name) for name, code in zip(true_names, codes, strict=True) if code < first and name != kind[code]}
     new = redrawn(world, look)
-    done = right - wrong - misread
+    variants = codes.reshape(-1, len(names)) < first + len(mapping.tile_types)  # met, by look of a kind that has several
+    whole = {name for name in names if all(row[np.array(names) == name].any() for row in variants)}
+    done = (right - wrong - misread) & whole
     return {
         "mapping": rows,
         "mapping_correct": new <= done and not wrong and not misread,
         "redrawn": len(new),
         "kinds_right": len(new & done),
-        "kinds_not_met": sorted(new - right - wrong - misread),
+        "kinds_not_met": sorted(new - wrong - misread - (right & whole)),
         "misread": sorted(misread),
     }
 

@@ -26,6 +26,7 @@ def run(
     explore_steps: int | None = None,
     target: str = "target",
     episodes: int = 4,
+    hide: tuple[str, ...] = (),
     out: Path | None = None,
     preset: Preset = "fast",
     json: bool = False,
@@ -48,7 +49,7 @@ def run(
     from protoalign.worlds import registry
 
     out = out or default_folder(env, seed)
-    result = stages.run(registry.make(env), out, seed, target, episodes, preset, steps, explore_steps)
+    result = stages.run(registry.make(env), out, seed, target, episodes, preset, steps, explore_steps, hide)
     if not (out / "report.html").exists():
         page.write(out)
     show_transfer(result, json)
@@ -61,6 +62,7 @@ def task(
     env: World,
     seed: int = 0,
     steps: int | None = None,
+    hide: tuple[str, ...] = (),
     out: Path | None = None,
     preset: Preset = "fast",
     json: bool = False,
@@ -73,6 +75,7 @@ def task(
         env: The world; 'protoalign worlds' lists them.
         seed: Everything random follows from it.
         steps: Environment steps to train for; the preset's number if not given.
+        hide: Kinds of things that may look new in a target, e.g. --hide water grass; the preset's if none is named.
         out: The run folder; runs/WORLD-sSEED if not given.
         preset: fast (two CPU cores, minutes) or paper (the paper's network and settings).
         json: Print the result as one line of JSON.
@@ -84,7 +87,7 @@ def task(
 
     out = out or default_folder(env, seed)
     world = registry.make(env)
-    settings = stages.settings_of(world, preset, steps)
+    settings = stages.settings_of(world, preset, steps, hide=hide)
     store = Run(out)
     with store.lock():
         stages.task(world, store, seed, settings, preset)
@@ -163,7 +166,8 @@ def transfer(
         env: Another world to play in, with the same grid and actions, e.g. another variant.
         sure: Stop exploring as soon as the mapping is this sure, e.g. 0.99.
         oracle: Take tile types from the target's labels (which tiles are of one kind, not what kind).
-        noise: Pixel noise in the target, standard deviation as a share of the full range.
+        noise: Pixel noise in the target, standard deviation as a share of the full range. From 0.05 on everything counts as
+            new, also what looks as in the source.
         jitter: The same for the colour of whole pictures.
         out: Where to save the mapping; DIR/mappings/WORLD-LOOK-SEED if not given.
         json: Print the result as one line of JSON.
@@ -180,7 +184,9 @@ def transfer(
     agent = Agent.load(run)
     world = registry.make(env or agent.spec.name)
     mapping, found = stages.transfer(agent, world, target, episodes, seed, sure, oracle, noise=noise, jitter=jitter)
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{world.spec.name}-{target}-{seed}")[-80:].strip("-.")
+    options = [f"{name}{value:g}" for name, value in (("noise", noise), ("jitter", jitter)) if value] + ["oracle"] * oracle
+    name = "-".join([world.spec.name, target, *options, str(seed)])
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[-80:].strip("-.")
     out = out or run / "mappings" / name
     mapping.save(out)
     done = store.result()

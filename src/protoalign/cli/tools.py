@@ -13,6 +13,7 @@ from protoalign.console import open_page, print_json, say, show_baseline
 from protoalign.errors import UserError
 from protoalign.settings import Preset
 
+SomeWorld = Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[WORLD]")]
 Encoder = Literal["tiles", "conv"]
 Baseline = Literal["ppo", "darla", "lusr", "unit4rl", "ltmbr"]
 What = Literal[
@@ -119,7 +120,7 @@ def reproduce(
 
 
 def bench(
-    env: World | None = None,
+    env: SomeWorld = None,
     preset: Preset = "fast",
     repeats: int = 10,
     core: int | None = None,
@@ -154,7 +155,7 @@ def bench(
     say(f"calibration: {figures['products_per_second']:,} products of two 256 x 256 matrices a second")
 
 
-def play(env: World | None = None, look: str = "source", seed: int = 0) -> None:
+def play(env: SomeWorld = None, look: str = "source", seed: int = 0) -> None:
     """Play a world yourself, in the terminal.
 
     Args:

@@ -142,7 +142,16 @@ class Vocabulary:
 
     @classmethod
     def load(cls, arrays: dict[str, np.ndarray], info: dict[str, Any]) -> "Vocabulary":
-        """What was saved."""
+        """What was saved; a ValueError if it cannot be that."""
         weights = {name.removeprefix("detector."): array for name, array in arrays.items() if name.startswith("detector.")}
         detector = NoveltyDetector.load(weights, info["detector"]) if "detector" in info else None
-        return cls(**{name: array for name, array in arrays.items() if not name.startswith("detector.")}, detector=detector)
+        own = {name: array for name, array in arrays.items() if not name.startswith("detector.")}
+        pictures, prototype_of = own["pictures"], own["prototype_of"]
+        ids = len(pictures)
+        shapes = all(x.shape == (ids,) for name, x in own.items() if name != "pictures")
+        whole = pictures.ndim == 4 and pictures.dtype == np.uint8 and pictures.size > 0 and pictures.shape[-1] == 3
+        if not (shapes and whole and prototype_of.dtype.kind == "i" and 0 <= prototype_of.min() <= prototype_of.max() < ids):
+            raise ValueError("not a vocabulary")
+        if not all(np.isfinite(x).all() for x in weights.values()):
+            raise ValueError("not a detector")
+        return cls(**own, detector=detector)

@@ -141,7 +141,7 @@ def play(
         going = ~games.over
         picture, numbers = (seen["view"], seen["numbers"]) if isinstance(seen, dict) else (seen, np.zeros((number, 0)))
         observation = Observation(see(picture), numbers.astype(np.float32))
-        action = np.asarray(_choose(net, observation, np.uint32(seed), np.uint32(time), actions, greedy))  # type: ignore[arg-type]
+        action = np.asarray(_choose(net, observation, np.uint32(seed % 2**32), np.uint32(time), actions, greedy))  # type: ignore[arg-type]
         seen, reward, _ = games.step(action)
         returns += reward
         lengths += going

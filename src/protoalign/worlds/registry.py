@@ -19,7 +19,7 @@ class Row:
     pattern: str  # a regular expression that names match as a whole, in lower case
     make: Callable[..., World]  # called with the pattern's named groups that are there, as text, and with the user's options
     description: str  # one line
-    settings: Mapping[str, Any] = field(default_factory=dict)  # by preset; those that are not there have the defaults
+    settings: Mapping[str, Any] = field(default_factory=dict)  # by preset; presets not listed are refused; none: as any world
     examples: tuple[str, ...] = ()  # names to show
 
 

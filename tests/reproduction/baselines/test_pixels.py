@@ -47,11 +47,10 @@ def job(config: BaselineConfig | None = None) -> Job:
 
 @WORLDS
 def test_laid_out_pictures_are_what_is_shown(world):
-    look = "target"
-    screen, seen = screen_of(world), flat(seen_in(world))
-    mine = picture(lay(seen.tiles, load_look(look, world)), screen)
-    np.testing.assert_allclose(mine, pictures(world, look), atol=1e-6)
-    np.testing.assert_allclose(tiles_of(mine, screen), lay(seen.tiles, load_look(look, world)), atol=1e-6)
+    screen, seen, look = screen_of(world), flat(seen_in(world)), load_look("target", world)
+    mine = picture(lay(seen.tiles, look), screen)
+    np.testing.assert_allclose(mine, pictures(world, "target"), atol=1e-6)
+    np.testing.assert_allclose(tiles_of(mine, screen), lay(seen.tiles, look), atol=1e-6)
 
 
 def test_a_look_with_two_pictures_of_a_kind_is_refused():
@@ -62,16 +61,14 @@ def test_a_look_with_two_pictures_of_a_kind_is_refused():
 @WORLDS
 def test_grids_with_a_look_are_as_good_as_pixels(world):
     """The first layer is a convolution as large as a tile, with its stride: computed as one, the numbers are the same."""
-    look = "target"
     screen, seen = screen_of(world), flat(seen_in(world))
-    net = in_look(PixelNet(np.random.default_rng(0), screen, load_look("source", world)), load_look(look, world))
+    net = in_look(PixelNet(np.random.default_rng(0), screen, load_look("source", world)), load_look("target", world))
+    shown = pictures(world, "target")
     kernel = net.eye.code.dense.weight.reshape(*screen.tile, 3, -1)
-    x = jax.lax.conv_general_dilated(
-        2 * pictures(world, look) - 1, kernel, screen.tile, "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
-    )
+    x = jax.lax.conv_general_dilated(2 * shown - 1, kernel, screen.tile, "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC"))
     codes = jax.nn.relu(x + net.eye.code.dense.bias).reshape(8, screen.tiles, -1)
     np.testing.assert_allclose(net.eye(net.look, seen.tiles), codes, atol=1e-5)
-    for mine, theirs in zip(net(net.encode(seen_in(world))), net.on_frames(pictures(world, look), seen.numbers), strict=True):
+    for mine, theirs in zip(net(net.encode(seen_in(world))), net.on_frames(shown, seen.numbers), strict=True):
         np.testing.assert_allclose(mine, theirs, atol=1e-5)
 
 
