@@ -64,7 +64,7 @@ class Orchard(eqx.Module):
 
 if __name__ == "__main__":
     quick = bool(os.environ.get("PROTOALIGN_QUICK"))
-    budget = {"steps": 65_536, "explore_steps": 65_536} if quick else {"steps": 1_000_000, "explore_steps": 1_000_000}
+    budget = {"steps": 32_768, "explore_steps": 65_536} if quick else {"steps": 1_000_000, "explore_steps": 1_000_000}
     world = Orchard()
     agent = pa.train(world, seed=0, **budget)
     for look in ("1", "2", "3"):

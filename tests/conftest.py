@@ -66,7 +66,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     """Made by the first worker that needs it. Do not write into it: copy it."""
     base = tmp_path_factory.getbasetemp()
     base = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "trained"
-    base = Path(os.environ.get("DEV_TRAINED", base))
     base.mkdir(exist_ok=True)
     found = Trained(base / "run", {key: base / "-".join(map(str, key)) for key in KILLED})
     with (base / "lock").open("w") as file:

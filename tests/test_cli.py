@@ -163,7 +163,8 @@ def test_killed_for_real_it_goes_on(trained, tmp_path):
         np.testing.assert_array_equal(value, theirs[name], err_msg=name)
 
 
-def test_bench_prints_every_speed_as_a_ratio(protoalign):
+def test_bench_prints_every_speed_as_a_ratio(protoalign, monkeypatch):
+    monkeypatch.setattr("protoalign.bench.BOARDS", 64)
     _, out, _ = protoalign("bench", WORLD, "--repeats", 1, "--json")
     figures = json.loads(out)
     for name in ("world alone", "collection", "training"):

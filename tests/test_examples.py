@@ -1,6 +1,7 @@
 """Every example runs, with small settings; the quickstart with an agent trained before: training is tested elsewhere."""
 
 import runpy
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,8 @@ def test_the_quickstart(trained, monkeypatch, capsys):
 
 
 def test_a_world_of_ones_own(monkeypatch, capsys):
-    monkeypatch.setitem(settings.PRESETS, "fast", SMALL)
+    once = replace(SMALL, explore=replace(SMALL.explore, rounds=1, refresh=0))
+    monkeypatch.setitem(settings.PRESETS, "fast", once)
     monkeypatch.setenv("PROTOALIGN_QUICK", "1")
     runpy.run_path(str(EXAMPLES / "own_world.py"), run_name="__main__")
     said = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""q_theta, untrained: what may matter to it, and what may not."""
+"""q_theta, in both designs, on boards and in views: what may matter to it, what may not, and that it learns."""
 
 import equinox as eqx
 import jax
@@ -9,11 +9,12 @@ import pytest
 from protoalign.alignment.broadcast import BroadcastNet
 from protoalign.alignment.imagination import Imagined, hide, imagine
 from protoalign.alignment.inference import PatchNet, Step, align_views
-from protoalign.alignment.training import follow
+from protoalign.alignment.training import build_model, follow, make_fit, make_optimiser
 from protoalign.rl.history import Episodes
 from protoalign.rl.networks import Scene
 from protoalign.settings import InferConfig
 from protoalign.worlds.base import Observation
+from tests.alignment.helpers import ALL, explored
 
 BOARD = Scene((6, 6), 5, 9, agent=(2,), floor=0, objects=20)
 VIEW = Scene((4, 5), 6, 5, numbers=2, cell=7)
@@ -88,17 +89,23 @@ def test_following_an_episode_is_taking_in_step_by_step(name):
     """Second looks and all; as when q_theta watches a game that is being played."""
     net = build(name)
     episodes, scene, slots = games(net.scene), net.scene, len(net.hideable) + 1
-    world = imagine(jax.random.key(0), EPISODES, slots - 1, 0.5, 0.9, scene.grid)
+    world = eqx.filter_jit(imagine)(jax.random.key(0), EPISODES, slots - 1, 0.5, 0.9, scene.grid)
     expected = np.asarray(followed(net, episodes, world))
-    codes = np.asarray(hide(world, episodes.observation.tiles, scene.prototypes, net.hideable))
+    codes = eqx.filter_jit(hide)(world, episodes.observation.tiles, scene.prototypes, net.hideable)
+    codes = np.asarray(codes)
     assert (codes == scene.prototypes + slots - 1).any(), "second looks are there"
-    take_in = eqx.filter_jit(lambda net, hidden, step: net.update(hidden, world, net.digest(step, slots)))
+
+    @eqx.filter_jit
+    def take_in(net, hidden, step):
+        hidden = net.update(hidden, world, net.digest(step, slots))
+        return hidden, net.score(hidden, world)
+
     hidden, numbers = net.begin(EPISODES, slots), episodes.observation.numbers
     for t in range(STEPS):
-        parts = codes[:, t], codes[:, t + 1], numbers[:, t], numbers[:, t + 1], episodes.action[:, t], episodes.reward[:, t]
-        hidden = take_in(net, hidden, Step(*(np.asarray(x) for x in parts)))
+        pictures = codes[:, t], codes[:, t + 1], numbers[:, t], numbers[:, t + 1]
+        hidden, score = take_in(net, hidden, Step(*pictures, episodes.action[:, t], episodes.reward[:, t]))
         still = episodes.length > t
-        np.testing.assert_allclose(net.score(hidden, world)[still], expected[t + 1][still], atol=1e-4)
+        np.testing.assert_allclose(np.asarray(score)[still], expected[t + 1][still], atol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["patches", "broadcast"])
@@ -147,6 +154,48 @@ def test_gradients_flow_through_the_states_on_the_grid_only_in_the_papers_design
         grad = jax.jit(jax.grad(lambda h, net=net: net.update(h, world, net.digest(step, 5))[0, 2].sum()))(net.begin(1, 5))
         assert (abs(np.asarray(grad)[0, 0]).max() > 0) == (name == "broadcast")
         assert abs(np.asarray(grad)[0, 2]).max() > 0
+
+
+def test_what_is_known_from_before_colours_cells_and_only_those():
+    """A prior about another slot changes what is made of cells of it; of a slot that is not there it changes nothing."""
+    net = build("patches")
+    grid = np.full((1, 6, 6), 5, np.uint8)
+    grid[0, 0, 1] = 6  # next to the tile of slot 0 that is looked at
+    names, none = np.arange(5, dtype=np.int32)[None], np.zeros((1, 0), np.float32)
+    world = Imagined(names, names, None, names, np.ones((1, 5), bool))
+    step = Step(grid, grid, none, none, np.zeros(1, np.int32), np.zeros(1, np.float32))
+    update = eqx.filter_jit(lambda net, prior: net.update(net.begin(1, 5), world, net.digest(step, 5), prior))
+
+    def after(slot, by):
+        prior = np.zeros((1, 5, 5), np.float32)
+        prior[0, slot, 3] = by
+        return np.asarray(update(net, prior))
+
+    assert abs(after(1, 8)[0, 0] - after(1, 0)[0, 0]).max() > 1e-3
+    np.testing.assert_allclose(after(4, 8), after(4, 0), atol=1e-5)
+
+
+@pytest.mark.parametrize("network", ["patches", "broadcast"])
+def test_beliefs_while_exploring_are_those_of_the_episode_afterwards(network):
+    world, done = explored(network)
+    after = np.asarray(followed(world.model, done.episodes, jax.tree.map(jnp.asarray, done.imagined)))[-1]
+    np.testing.assert_allclose(after, done.score, atol=2e-3)
+
+
+@pytest.mark.parametrize(("network", "updates", "bar"), [("patches", 60, 1.0), ("broadcast", 40, 1.5)])
+def test_it_learns_from_games(network, updates, bar):
+    """An untrained explorer's games. Not knowing a slot costs log 5 = 1.61."""
+    _, done = explored(number=256)
+    config = InferConfig(network=network, width=16, hide_all=1.0, twice=0.0)
+    net = build_model(0, explored()[0].model.scene, ALL, config)
+    optimiser = make_optimiser(updates, 4e-3, 2e-3)
+    state, fit = optimiser.init(net), make_fit(optimiser, config)
+    rng, losses = np.random.default_rng(0), []
+    for i in range(updates):
+        net, state, metrics = fit(net, state, done.episodes.some(rng, 32), jax.random.key(i))
+        losses.append(float(metrics["final_loss"]))
+    assert np.mean(losses[:3]) > 1.3
+    assert np.mean(losses[-10:]) < bar
 
 
 # -- views ---------------------------------------------------------------------------------------------------------------
