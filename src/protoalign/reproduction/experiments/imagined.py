@@ -160,7 +160,7 @@ _follow = eqx.filter_jit(follow)
 
 
 def beliefs_over_time(agent: Agent, done: Explored) -> dict[str, Any]:
-    """Calibration after every step, and how soon one can stop. As for a `Mapping`, two tile types may be one prototype."""
+    """Calibration after every step, and how soon one can stop. All is hidden, so types and prototypes match one to one."""
     assert agent.model is not None
     score = []
     for part in range(0, len(done.score), AT_ONCE):
@@ -169,10 +169,10 @@ def beliefs_over_time(agent: Agent, done: Explored) -> dict[str, Any]:
     scores = np.concatenate(score, 1)  # [L, E, S, K]
     truth, length = np.asarray(done.imagined.truth), np.asarray(done.episodes.length)
     going = np.arange(1, len(scores) + 1)[:, None] <= length  # [L, E]
-    best = hypotheses.decode(scores)
-    sure = hypotheses.probability(scores, best)
+    best = hypotheses.decode(scores, one_to_one=True)
+    sure = hypotheses.probability(scores, best, one_to_one=True)
     right = (best == truth).all(-1)
-    marginal = hypotheses.marginals(scores)
+    marginal = hypotheses.marginals(scores, one_to_one=True)
     alone, alone_right = marginal.max(-1), marginal.argmax(-1) == truth
     return {
         "calibration": {
@@ -214,8 +214,8 @@ def stop_early(scores: np.ndarray, truth: np.ndarray, length: np.ndarray) -> dic
     for episode in range(MOST):
         before = np.broadcast_to(scores[-1, :, :episode], (longest, groups, episode, *scores.shape[3:]))
         combined = hypotheses.combine(np.concatenate([before, scores[:, :, episode : episode + 1]], 2))
-        best = hypotheses.decode(combined)
-        sure[..., episode] = hypotheses.probability(combined, best)
+        best = hypotheses.decode(combined, one_to_one=True)
+        sure[..., episode] = hypotheses.probability(combined, best, one_to_one=True)
         right[..., episode] = (best == np.arange(best.shape[-1])).all(-1)
     played, said, true = (_in_order(x) for x in (going, sure, right))
     found = {}
