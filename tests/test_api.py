@@ -39,8 +39,12 @@ def test_an_agent_in_memory_and_in_a_folder(agent, world, mapping, tmp_path):
 def test_an_agent_that_is_not_finished_says_so(agent, world):
     from dataclasses import replace
 
-    with pytest.raises(pa.UserError, match="finish its training first"):
-        replace(agent, explorer=None).align(world.make("target"))
+    with pytest.raises(pa.UserError, match="finish its training"):
+        replace(agent, explorer=None).align(world.make("target"), engine="opa")
+    with pytest.raises(pa.UserError, match="bayes"):
+        replace(agent, judge=None).align(world.make("target"))
+    with pytest.raises(pa.UserError, match="no engine 'magic'"):
+        agent.align(world.make("target"), engine="magic")
 
 
 def test_worlds_without_what_the_method_needs_are_refused_before_training(world):

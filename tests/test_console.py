@@ -69,6 +69,46 @@ def test_transfer(capsys: pytest.CaptureFixture[str]):
     assert "noise 0.1" in said
 
 
+def test_which_engine_found_it(capsys: pytest.CaptureFixture[str]):
+    more = {
+        "explore_returns": [0.5, -1],
+        "sure_after": 17,
+        "one_episode_correct": 0.994,
+        "bayes": {"one_episode_correct": 0.875},
+    }
+    console.show_transfer(RESULT | more | {"engine": "bayes"}, False)
+    said = capsys.readouterr().out
+    assert "found by the engine bayes, by playing; 0.99 sure after 17 steps" in said
+    assert "returns meanwhile: 0.50, -1.00" in said
+    assert "after one episode: 0.875" in said
+    console.show_transfer(RESULT | more | {"engine": "opa", "sure_after": None}, False)
+    said = capsys.readouterr().out
+    assert "found by the engine opa, by exploring; 0.99 sure never" in said
+    assert "after one episode: 0.994" in said
+    with pytest.raises(UserError, match="engine"):
+        console.show_transfer(RESULT | {"engine": "guess"}, False)
+
+
+def test_engines(capsys: pytest.CaptureFixture[str]):
+    bayes = RESULT | {"sure_after": 17, "explore_returns": [0.75, 1.5], "mapping_correct": True}
+    opa = RESULT | {"target_steps": 1234, "explore_returns": [-0.15]}
+    both = RESULT | {"engine": "bayes", "engines": {"bayes": bayes, "opa": opa}, "seconds": {"model": 12.0, "infer": 1.0}}
+    console.show_engines(both)
+    said = capsys.readouterr().out
+    rows = [[part.strip() for part in line.strip("│").split("│")] for line in said.splitlines() if line.startswith("│")]
+    assert rows == [
+        ["steps in the target", "87", "1,234"],
+        ["steps until 0.99 sure", "17", "never"],
+        ["mapping right", "yes", "NO"],
+        ["returns meanwhile / source", "0.50, 1.00", "-0.10"],
+        ["return afterwards", "1.500 ± 0.125", "1.500 ± 0.125"],
+        ["seconds of training besides pi_task", "12", "?"],
+    ]
+    for broken in ({"engines": 3}, {"engines": {"bayes": 3}}, {"engines": {"other": bayes}}, {"seconds": []}):
+        with pytest.raises(UserError):
+            console.show_engines(both | broken)
+
+
 def test_names_are_shown_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     rows = [{"true": EVIL, "found": EVIL, "probability": 1.0, "unseen": True}]
     console.show_transfer(RESULT | {"target": EVIL, "env": EVIL, "mapping": rows, "kinds_not_met": [EVIL]}, False)

@@ -14,8 +14,10 @@ import safetensors.numpy
 from protoalign.alignment.exploration import Explorer, explorer_from
 from protoalign.alignment.inference import InferenceModel
 from protoalign.alignment.mapping import Mapping
+from protoalign.alignment.model_judge import MOST_ALIKE, Alike, ModelJudge, Weights
 from protoalign.alignment.training import build_model
 from protoalign.alignment.transfer import align, split
+from protoalign.alignment.world_model import WorldModel
 from protoalign.errors import UserError
 from protoalign.files import read_json, write_atomic, write_json
 from protoalign.perception.vocabulary import Vocabulary
@@ -25,16 +27,20 @@ from protoalign.rl.relation import RelationNet
 from protoalign.rl.rollout import act
 from protoalign.rng import check_seed, generator, gumbel
 from protoalign.runs import Run
-from protoalign.settings import Settings, parse, plain
+from protoalign.settings import ENGINES, Engine, Settings, parse, plain
 from protoalign.worlds.base import Observation, Spec
 
-FORMAT = "protoalign agent 1"
+FORMAT = "protoalign agent 2"
+PARTS = ("task", "model", "explorer", "judge", "world_model")  # networks
 NETWORKS: dict[str, Callable[..., Any]] = {"relative": RelativeNet, "relation": RelationNet}
 
 
 @dataclass(frozen=True)
 class Agent:
-    """All that was learned in the source. After the task stage alone there is no q_theta and no pi_exp yet."""
+    """All that was learned in the source. After the task stage alone there is no q_theta and no pi_exp yet.
+
+    The engine `opa` needs `model` and `explorer`, `bayes` needs `judge`.
+    """
 
     spec: Spec  # of the source
     settings: Settings
@@ -44,6 +50,11 @@ class Agent:
     task: ActorCritic  # pi_task
     model: InferenceModel | None = None  # q_theta
     explorer: Explorer | None = None  # pi_exp
+    judge: InferenceModel | None = None  # q_theta as `bayes` uses it: trained on games of its actor
+    weight: np.ndarray | None = None  # [1] float32, of the judge's evidence: 1 divided by a temperature
+    world_model: WorldModel | None = None  # for the engine bayes, if the world has few enough prototypes to compare all
+    weights: np.ndarray | None = None  # [5] float32, of the world model's evidence (`model_judge.Weights`)
+    alike: Alike = ()  # prototypes that its tiles do not tell apart
     presence: np.ndarray | None = None  # [2, K], how often prototypes are in an episode's first picture, and in one at all
 
     @property
@@ -61,6 +72,13 @@ class Agent:
         """Steps of an episode of exploration, at most."""
         return min(self.settings.infer.longest or self.spec.max_steps, self.spec.max_steps)
 
+    @property
+    def world_judge(self) -> ModelJudge | None:
+        """The world model as a judge."""
+        if self.world_model is None or self.weights is None:
+            return None
+        return ModelJudge(self.world_model, Weights(*map(float, self.weights)), self.hideable, self.alike)
+
     def align(
         self,
         target: gymnasium.Env,
@@ -68,17 +86,35 @@ class Agent:
         sure: float | None = None,
         seed: int = 0,
         oracle: bool = False,
+        engine: Engine = "bayes",
     ) -> Mapping:
         """Play at most `episodes` episodes in a target and find out what its tile types are.
 
         `target` is a Gymnasium environment with the source's actions, whose observation is a picture [height, width, 3] uint8
         of the source's grid, or a dict of such a "view" and "numbers" [M]. `sure`: stop as soon as the mapping is that probable
-        to be right. `oracle`: which tiles are of one type is read from `info["categories"]`.
+        to be right. `oracle`: which tiles are of one type is read from `info["categories"]`. `engine`: "bayes" plays the task
+        policy meanwhile, and what it earns counts; "opa", the paper's, explores.
         """
-        if self.model is None or self.explorer is None or self.presence is None:
-            raise UserError("this agent has no inference model or no exploration policy yet: finish its training first")
         check_seed(seed)
-        return align(target, self, episodes, seed, sure, oracle, self.longest)  # type: ignore[arg-type]
+        self.check_engine(engine)
+        longest = self.longest if engine == "opa" else None
+        return align(target, self, episodes, seed, sure, oracle, longest, engine)  # type: ignore[arg-type]
+
+    @property
+    def engines(self) -> tuple[Engine, ...]:
+        """The engines that all is trained for."""
+        ready: dict[Engine, bool] = {"bayes": self.judge is not None, "opa": self.explorer is not None}
+        return tuple(name for name, done in ready.items() if done and self.presence is not None)
+
+    def check_engine(self, engine: str) -> None:
+        """Refuse an engine that is none, or that this agent is not trained for."""
+        if engine not in ENGINES:
+            raise UserError(f"there is no engine '{engine}': use {' or '.join(ENGINES)}")
+        if engine not in self.engines:
+            stages = {"bayes": "'protoalign model'", "opa": "'protoalign infer' and 'protoalign explore'"}
+            raise UserError(
+                f"this agent is not trained for the engine '{engine}' yet: finish its training with {stages[engine]}"
+            )
 
     def policy(self, mapping: Mapping | None = None, greedy: bool = False, seed: int = 0) -> "Policy":
         """The task policy, its eyes a mapping, or the source's vocabulary if there is none."""
@@ -100,7 +136,7 @@ class Agent:
         folder = Path(path)
         arrays, words = self.vocabulary.save()
         named = {f"vocabulary.{name}": value for name, value in arrays.items()}
-        for part in ("task", "model", "explorer", "presence"):
+        for part in (*PARTS, "weight", "weights", "presence"):
             if getattr(self, part) is not None:
                 named |= named_leaves(getattr(self, part), part)
         about = {
@@ -109,7 +145,8 @@ class Agent:
             "settings": plain(self.settings),
             "seed": self.seed,
             "scene": self.scene._asdict(),
-            "parts": [part for part in ("task", "model", "explorer") if getattr(self, part) is not None],
+            "parts": [part for part in PARTS if getattr(self, part) is not None],
+            "alike": self.alike,
             "vocabulary": words,
         }
         try:
@@ -143,11 +180,17 @@ class Agent:
                 raise ValueError
             agent = untrained(spec, settings, int(about["seed"]), scene, vocabulary)
             for part in about["parts"]:
-                if part not in ("task", "model", "explorer"):
+                if part not in PARTS:
                     raise ValueError
             parts = {part: _filled(getattr(agent, part), arrays, part) for part in about["parts"]}
-            presence = arrays.get("presence")
-            if presence is not None and (presence.shape != (2, len(agent.hideable)) or not np.isfinite(presence).all()):
+            presence, weight, weights = (arrays.get(name) for name in ("presence", "weight", "weights"))
+            alike = tuple(tuple(int(c) for c in row) for row in about["alike"])
+            if any(sorted(row) != list(range(scene.prototypes)) for row in alike) or len(alike) > MOST_ALIKE:
+                raise ValueError
+            for x, shape in ((presence, (2, len(agent.hideable))), (weight, (1,)), (weights, (len(Weights._fields),))):
+                if x is not None and (x.shape != shape or not np.isfinite(x).all()):
+                    raise ValueError
+            if (weight is None) != ("judge" not in parts) or (weights is None) != ("world_model" not in parts):
                 raise ValueError
         except OSError as error:
             raise UserError(f"cannot read {error.filename}: {error.strerror}") from None
@@ -164,7 +207,7 @@ class Agent:
             safetensors.SafetensorError,
         ):
             raise UserError(f"the agent in {folder} is damaged: restore its files, or train anew in another folder") from None
-        return replace(agent, **{"model": None, "explorer": None, **parts}, presence=presence)
+        return replace(agent, **dict.fromkeys(PARTS) | parts, presence=presence, weight=weight, weights=weights, alike=alike)
 
 
 def load(path: str | Path) -> Agent:
@@ -228,7 +271,9 @@ def untrained(spec: Spec, settings: Settings, seed: int, scene: Scene, vocabular
     which = hideable(vocabulary, spec, settings.infer.hide)
     task = NETWORKS[settings.task.network](generator(seed, "task/network"), scene, settings.task.width, which)
     explorer = explorer_from(task, which, generator(seed, "explore/network"), settings.explore.from_task)
-    return Agent(spec, settings, seed, scene, vocabulary, task, build_model(seed, scene, which, settings.infer), explorer)
+    model = build_model(seed, scene, which, settings.infer)
+    dynamics = WorldModel(generator(seed, "model/network"), scene, settings.model)
+    return Agent(spec, settings, seed, scene, vocabulary, task, model, explorer, model, world_model=dynamics)
 
 
 def named_leaves(tree: Any, prefix: str) -> dict[str, np.ndarray]:

@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from protoalign.report.result import Result, is_number, summary
+from protoalign.report.comparison import side_by_side
+from protoalign.report.result import ENGINES, Result, is_number, summary
 
 
 def show_transfer(result: dict[str, Any], as_json: bool) -> None:
@@ -28,6 +29,13 @@ def show_transfer(result: dict[str, Any], as_json: bool) -> None:
     steps, episodes = figures.count("target_steps"), figures.count("explore_episodes")
     say(summary(figures))
     say(f"sureness {figures.number('sureness'):.4f}, after {episodes:,} episodes ({steps:,} steps) in the target")
+    if "engine" in figures:
+        sure = figures.maybe("sure_after")
+        when = "never" if sure is None else f"after {sure:,} steps"
+        say(f"found by the engine {figures.engine}, {ENGINES[figures.engine]}; 0.99 sure {when}")
+    earned = figures.series("explore_returns")
+    if earned:
+        say(f"returns meanwhile: {first([f'{value:.2f}' for value in earned], '')}")
     for doubt in figures.words("doubts"):
         say(f"Doubt: {doubt}.")
     say(f"source return {_measured(figures, 'source_return')}")
@@ -39,9 +47,26 @@ def show_transfer(result: dict[str, Any], as_json: bool) -> None:
     )
     say(f"target / source: {ratio} on the same games{said}; {own} on games of its own")
     say(f"(standard errors over {figures.count('games'):,} games)")
-    if "one_episode_correct" in figures:
-        say(f"in training, everything was right after one episode: {figures.number('one_episode_correct'):.3f} of the time")
+    share = _one_episode(figures)
+    if share is not None:
+        say(f"in training, everything was right after one episode: {share:.3f} of the time")
     say(_seconds(figures))
+
+
+def _one_episode(figures: Result) -> float | None:
+    """How often one episode told everything in imagined worlds, with the engine that found the mapping."""
+    if "engine" in figures and figures.engine == "bayes":
+        return None if figures.imagined is None else figures.imagined.correct.get("one")
+    return figures.number("one_episode_correct") if "one_episode_correct" in figures else None
+
+
+def show_engines(result: dict[str, Any]) -> None:
+    """The engines of one run side by side."""
+    figures = Result(result)
+    table = _table("", *figures.engines, title="Finding out by playing (bayes) and by exploring (opa)")
+    for name, values in side_by_side(figures).items():
+        table.add_row(text(name), *map(text, values))
+    Console().print(table)
 
 
 def show_task(out: Path, result: dict[str, Any], as_json: bool) -> None:

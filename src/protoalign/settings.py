@@ -12,6 +12,8 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from protoalign.errors import UserError
 
 Preset = Literal["fast", "paper"]
+Engine = Literal["bayes", "opa"]  # how to find out in a target: playing the task policy meanwhile, or exploring as in the paper
+ENGINES: tuple[Engine, ...] = ("bayes", "opa")
 LARGEST = {"width": 4096, "radius": 64, "tiles": 64}  # sizes of networks, where settings are read from a file
 
 
@@ -140,12 +142,57 @@ class ExploreConfig:
 
 
 @dataclass(frozen=True)
+class JudgeConfig:
+    """Training of q_theta on games of the actor that will use it, for the engine `bayes`. Its network is as in `infer`."""
+
+    updates: int = 400
+    period: int = 40
+    """Updates between two lots of new games."""
+    games: int = 512
+    """Games in each lot."""
+    batch: int = 64
+    """Episodes per update."""
+    learning_rate: float = 4e-3
+    final_learning_rate: float = 2e-4
+    hide_all: float = 0.8
+    """How often everything that may be hidden is hidden at once; else a random subset."""
+    twice: float = 0.25
+    """How often a hidden prototype has two types."""
+    measured: int = 2048
+    """Imagined worlds played in to measure how often everything is right."""
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Training of the world model, for the engine `bayes`."""
+
+    radius: int = 3
+    """How far around a tile it looks, in its row and column; diagonally one tile at most, for the agent everywhere."""
+    width: int = 24
+    """Hidden units for tiles; two thirds of it for outcomes and for first pictures."""
+    games: int = 12288
+    """Games of mistaken play in the source to learn from; 0: no world model."""
+    updates: int = 1400
+    """Gradient steps."""
+    batch: int = 128
+    """Transitions per gradient step."""
+    rewarded: float = 1 / 3
+    """Share of them in which something was gained or lost."""
+    learning_rate: float = 8e-3
+    final_learning_rate: float = 2e-4
+    decay: float = 0.1
+    """How strongly weights of different prototypes are pulled together, per unit of learning rate."""
+
+
+@dataclass(frozen=True)
 class Settings:
     """All stages of one preset."""
 
     task: TaskConfig = field(default_factory=TaskConfig)
     infer: InferConfig = field(default_factory=InferConfig)
     explore: ExploreConfig = field(default_factory=ExploreConfig)
+    judge: JudgeConfig = field(default_factory=JudgeConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
     target_episodes: int = 2048
     """Episodes of the target per measured return."""
 
@@ -174,10 +221,14 @@ def of(own: Mapping[str, Settings], preset: str) -> Settings:
 
 
 def shorten(
-    settings: Settings, steps: int | None = None, updates: int | None = None, explore_steps: int | None = None
+    settings: Settings,
+    steps: int | None = None,
+    updates: int | None = None,
+    explore_steps: int | None = None,
+    judge_updates: int | None = None,
 ) -> Settings:
     """The same with other budgets, where they are given."""
-    task, infer, explore = settings.task, settings.infer, settings.explore
+    task, infer, explore, judge = settings.task, settings.infer, settings.explore, settings.judge
     if steps is not None:
         if steps < task.ppo.batch:
             raise UserError(f"--steps {steps} is less than one update; use at least {task.ppo.batch}")
@@ -191,7 +242,11 @@ def shorten(
         if explore_steps < least:
             raise UserError(f"{explore_steps} steps of exploration are too few: use at least {least}")
         explore = replace(explore, steps=explore_steps)
-    return replace(settings, task=task, infer=infer, explore=explore)
+    if judge_updates is not None:
+        if judge_updates < 1:
+            raise UserError(f"--updates {judge_updates} is too few: use at least 1")
+        judge = replace(judge, updates=judge_updates)
+    return replace(settings, task=task, infer=infer, explore=explore, judge=judge)
 
 
 def plain(config: Any) -> dict[str, Any]:

@@ -1,25 +1,36 @@
-"""The stages of the method, each resumable in a run folder, or done in memory: task, infer, explore; then transfer.
+"""The stages of the method, each resumable in a run folder, or done in memory: task; model, or infer and explore; transfer.
 
 store = Run(folder) or Memory()
-agent = task(world, store, seed, settings); agent = infer(world, store, agent); agent = explore(world, store, agent)
+agent = task(world, store, seed, settings)
+agent = model(world, store, agent)  # for the engine bayes
+agent = explore(world, store, infer(world, store, agent))  # for the engine opa
 """
 
 import hashlib
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
 import numpy as np
 
 from protoalign.agent import Agent, hideable, untrained
-from protoalign.alignment import training
+from protoalign.alignment import assignments, finding_out, imagined_games, training
+from protoalign.alignment.actors import Thompson
+from protoalign.alignment.judge_training import calibrate, train_judge
+from protoalign.alignment.judges import Both, Judge, QTheta
 from protoalign.alignment.mapping import Mapping
-from protoalign.alignment.verdict import judge
+from protoalign.alignment.mistaken_play import gather
+from protoalign.alignment.model_judge import ModelJudge, Weights
+from protoalign.alignment.model_judge import calibrate as calibrate_model
+from protoalign.alignment.model_training import train_model
+from protoalign.alignment.transfer import SHARPNESS
+from protoalign.alignment.verdict import judge as verdict
 from protoalign.errors import UserError
 from protoalign.perception.vocabulary import Vocabulary
+from protoalign.progress import warn
 from protoalign.rl.evaluate import evaluate, figures, play, side_by_side
 from protoalign.rl.history import Episodes, cut
 from protoalign.rl.source_world import SourceWorld, survey
@@ -27,11 +38,14 @@ from protoalign.rl.train import train as train_policy
 from protoalign.rng import check_seed, generator, stream
 from protoalign.runs import Memory, Run
 from protoalign.runtime import versions
-from protoalign.settings import Settings, of, plain, shorten
+from protoalign.settings import ENGINES, Engine, Settings, of, plain, shorten
 from protoalign.worlds import registry
 from protoalign.worlds.base import World
 
 Store = Run | Memory
+MAPPINGS: dict[Engine, str] = {"bayes": "mapping", "opa": "mapping-opa"}  # files of a run's own mappings
+PRACTICE = 512  # games in disguise that weights of evidence are fitted on
+WEIGHED = 192  # ... of which for the world model's own
 
 
 def settings_of(
@@ -135,15 +149,90 @@ def presence(history: Episodes, which: tuple[int, ...]) -> np.ndarray:
     return np.stack([seen[:, 0].mean(0), seen.any(1).mean(0)])
 
 
+def history_of(store: Store, agent: Agent) -> Episodes:
+    """The history in prototypes, with at least one episode."""
+    history = past(store, agent)
+    if not len(history.length):
+        raise UserError("no episode has ended while the task policy learned: train it for more steps")
+    return history
+
+
+def finder(agent: Agent) -> Thompson:
+    """The actor of the engine bayes."""
+    return Thompson(agent.task, SHARPNESS)
+
+
+def judge_of(agent: Agent) -> Judge:
+    """The judge of the engine bayes: q_theta, and the world model if there is one."""
+    assert agent.judge is not None
+    assert agent.weight is not None
+    own = QTheta(agent.judge, float(agent.weight[0]))
+    return own if agent.world_judge is None else Both(own, agent.world_judge)
+
+
+def model(world: World, store: Store, agent: Agent) -> Agent:
+    """Train what the engine bayes needs: a judge for its actor, a world model, how much to believe both; and measure it."""
+    config, learned = agent.settings.judge, agent.settings.model
+    store.configure("infer", plain(agent.settings.infer))
+    store.configure("judge", plain(config))
+    store.configure("model", plain(learned))
+    if agent.judge is not None and "bayes" in store.result():
+        return agent
+    source, seed, longest = source_of(world, agent.vocabulary), agent.seed, agent.longest
+    agent = replace(agent, presence=presence(history_of(store, agent), agent.hideable))
+    fresh = training.build_model(seed, agent.scene, agent.hideable, agent.settings.infer)
+    judge, seconds = train_judge(store, config, source, fresh, finder(agent), seed, longest, world.spec.name)
+    started = time.monotonic()
+    practice = imagined_games.play(
+        source, agent.hideable, QTheta(judge), finder(agent), stream(seed, "judge/practice"), PRACTICE, 1, longest
+    )
+    disguised = jax.tree.map(lambda x: x[0], practice.episodes)
+    games = -(-config.updates // config.period) * config.games + PRACTICE
+    told: dict[str, Any] = {}
+    world_judge = None
+    if learned.games and len(agent.hideable) <= assignments.MOST:
+        world_judge, told = dynamics(world, store, agent, disguised)
+        games += learned.games
+    weight, share = calibrate(judge, disguised, config, world_judge)
+    agent = replace(agent, judge=judge, weight=np.array([weight], np.float32))
+    if world_judge is not None and share:
+        tile, reward, start, slack, cap = world_judge.weights
+        believed = np.array([share * tile, share * reward, share * start, slack, share * cap], np.float32)
+        agent = replace(agent, world_model=world_judge.model, weights=believed, alike=world_judge.alike)
+    seconds = round(seconds + time.monotonic() - started, 3)
+    if isinstance(store, Run):
+        agent.save(store.path)
+    unseen = source_of(world.fresh(), agent.vocabulary) if hasattr(world, "fresh") else source
+    found = finding_out.measure(
+        unseen, agent.hideable, judge_of(agent), finder(agent), stream(seed, "judge/measure"), config.measured, longest
+    )
+    spent = {"weight": round(weight, 4), "weight_of_model": round(share, 4), "training_games": games}
+    store.add_result({"bayes": found | told | spent, "seconds": store.result().get("seconds", {}) | {"model": seconds}})
+    return agent
+
+
+def dynamics(world: World, store: Store, agent: Agent, disguised: Episodes) -> tuple[ModelJudge, dict[str, Any]]:
+    """The world model, trained on games of mistaken play, as a judge that is calibrated on games in disguise; its figures."""
+    config, seed = agent.settings.model, agent.seed
+    source, hideable = source_of(world, agent.vocabulary), agent.hideable
+    games = gather(
+        source, agent.task, agent.scene.prototypes, hideable, stream(seed, "model/games"), config.games, agent.longest
+    )
+    learned, told, _ = train_model(store, config, agent.scene, hideable, games, seed, world.spec.name, agent.names)
+    for warning in told["warnings"]:
+        warn(warning)
+    some = jax.tree.map(lambda x: x[:WEIGHED], disguised)
+    judge, weighed = calibrate_model(ModelJudge(learned, Weights(), hideable), [some])
+    return judge, {"world_model": told | {"weights": weighed}}
+
+
 def infer(world: World, store: Store, agent: Agent) -> Agent:
-    """Train the inference model q_theta on the history of the task policy."""
+    """Train the inference model q_theta on the history of the task policy, for the engine opa."""
     config = agent.settings.infer
     store.configure("infer", plain(config))
     if agent.model is not None and "infer" in store.result().get("seconds", {}):
         return agent
-    history = past(store, agent)
-    if not len(history.length):
-        raise UserError("no episode has ended while the task policy learned: train it for more steps")
+    history = history_of(store, agent)
     model = training.build_model(agent.seed, agent.scene, agent.hideable, config)
     model, seconds = training.train_inference(store, config, model, history, agent.seed, world.spec.name)
     agent = replace(agent, model=model, presence=presence(history, agent.hideable))
@@ -185,20 +274,26 @@ def train(
     steps: int | None = None,
     explore_steps: int | None = None,
     hide: tuple[str, ...] = (),
+    engine: Engine | Literal["both"] = "bayes",
 ) -> Agent:
-    """Learn everything there is to learn in the source; the agent.
+    """Learn in the source what an engine needs, or both; the agent.
 
     `world`: a world, or its name. `out`: a run folder; the same call goes on where it was stopped; None: in memory. `steps`,
     `explore_steps`: environment steps of pi_task and pi_exp, the preset's if not given. `hide`: kinds of things, out of the
-    world's truth, that may look new in a target; the preset's if none is named.
+    world's truth, that may look new in a target; the preset's if none is named. `engine`: "bayes", "opa" (the paper's) or
+    "both".
     """
+    if engine not in (*ENGINES, "both"):
+        raise UserError(f"there is no engine '{engine}': use {', '.join(ENGINES)} or both")
     world = registry.make(world) if isinstance(world, str) else world
     settings = settings_of(world, preset, steps, None, explore_steps, hide)
     store: Store = Memory() if out is None else Run(Path(out))
     with store.lock():
         agent = task(world, store, seed, settings, preset)
         agent = replace(agent, settings=settings)
-        return explore(world, store, infer(world, store, agent))
+        if engine != "opa":
+            agent = model(world, store, agent)
+        return agent if engine == "bayes" else explore(world, store, infer(world, store, agent))
 
 
 def measure(
@@ -248,6 +343,7 @@ def transfer(
     sure: float | None = None,
     oracle: bool = False,
     games: int | None = None,
+    engine: Engine = "bayes",
     **options: Any,
 ) -> tuple[Mapping, dict[str, Any]]:
     """Put an agent into a world in another look: find the mapping, judge it, and measure play before and after.
@@ -264,20 +360,25 @@ def transfer(
         target = world.make(look, **options)
     except TypeError:
         raise UserError(f"{world.spec.name} cannot be made with {', '.join(options)}") from None
-    mapping = agent.align(target, episodes, sure, seed, oracle)
+    agent.check_engine(engine)
+    mapping = agent.align(target, episodes, sure, seed, oracle, engine)
+    aligned = time.monotonic() - started
     mapping.about = {"env": world.spec.name, "target": look, "transfer_seed": seed, "oracle": oracle, **options}
     found = {
         "env": world.spec.name,
         "target": look,
+        "engine": engine,
         "transfer_seed": seed,
         **{name: options.get(name, 0.0) for name in ("noise", "jitter")},
         **measure(agent, world, look, mapping, seed, games, **options),
         "explore_episodes": len(mapping.returns),
         "target_steps": mapping.steps,
         "explore_returns": [round(x, 5) for x in mapping.returns],
-        **judge(mapping, world, look),
+        **verdict(mapping, world, look),
         "sureness": round(mapping.sureness, 5),
         "doubts": mapping.doubts,
+        "sure_after": mapping.sure_after(),
+        "inference_ms": round(1000 * aligned / max(mapping.steps, 1), 3),
         "transfer_seconds": round(time.monotonic() - started, 3),
     }
     return mapping, found
@@ -293,21 +394,29 @@ def run(
     steps: int | None = None,
     explore_steps: int | None = None,
     hide: tuple[str, ...] = (),
+    engine: Engine = "bayes",
 ) -> dict[str, Any]:
-    """The whole method in a run folder: train in the source, then into one target look."""
+    """The whole method with one engine in a run folder: train in the source, then into one target look.
+
+    A folder may be run with one engine, then with the other. What the result says at its top is of `bayes`, if it has run;
+    "engines" holds the figures of each.
+    """
     world.pictures(target)  # complain before the training, not after it
     if episodes < 1:
         raise UserError(f"--episodes {episodes}: use at least 1")
-    agent = train(world, seed, out, preset, steps, explore_steps, hide)
+    agent = train(world, seed, out, preset, steps, explore_steps, hide, engine)
     store = Run(out)
     with store.lock():
         store.configure("transfer", {"target": target, "episodes": episodes})  # other targets: the transfer command
         result = store.result()
-        if "target_return" not in result:
-            mapping, found = transfer(agent, world, target, episodes, seed)
-            mapping.save(out / "mapping")
-            seconds = result["seconds"] | {"transfer": found.pop("transfer_seconds")}
+        engines = result.get("engines", {})
+        if engine not in engines:
+            mapping, found = transfer(agent, world, target, episodes, seed, engine=engine)
+            mapping.save(out / MAPPINGS[engine])
+            seconds = result["seconds"] | {f"transfer {engine}": found.pop("transfer_seconds")}
             # "source" was the world it was trained in; from now on it is what is played through pictures.
             kept = {f"trained_{key[7:]}": value for key, value in result.items() if key.startswith("source_")}
-            store.add_result(kept | found | {"seconds": seconds})
+            kept = {key: value for key, value in kept.items() if key not in result}
+            top = found if engine == "bayes" or not engines else {}
+            store.add_result(kept | top | {"seconds": seconds, "engines": engines | {engine: found}})
         return store.result()

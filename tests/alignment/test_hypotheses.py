@@ -1,6 +1,6 @@
 """Posteriors over assignments, against plain enumeration, another recursion, and what scores in blocks must give."""
 
-from itertools import product
+from itertools import permutations, product
 
 import numpy as np
 import pytest
@@ -251,3 +251,39 @@ def test_types_in_the_order_of_prototypes():
     score = np.where(np.eye(3)[truth] > 0, 0.0, -9.0)
     np.testing.assert_array_equal(hypotheses.by_prototype(score, truth).argmax(-1), [[0, 1, 2]] * 2)
     assert share_right(hypotheses.by_prototype(score, truth), 1) == 1
+
+
+@pytest.mark.parametrize(("types", "one_to_one"), [(4, True), (4, False), (6, False)])
+def test_draws_follow_the_posterior(types, one_to_one):
+    rng = np.random.default_rng(0)
+    score = 2 * rng.normal(size=(types, 5))
+    drawn = np.array([hypotheses.draw(score, rng, one_to_one) for _ in range(1500)])
+    found = (drawn[..., None] == np.arange(5)).mean(0)
+    assert abs(found - hypotheses.marginals(score, one_to_one)).max() < 4 * 0.5 / 1500**0.5
+    if one_to_one:
+        assert (np.diff(np.sort(drawn, 1)) > 0).all()
+
+
+def test_a_redrawn_assignment_is_a_draw_and_mostly_the_same():
+    rng = np.random.default_rng(1)
+    old = 2 * rng.normal(size=(4, 4))
+    new = old + 0.3 * rng.normal(size=(4, 4))
+    before = [hypotheses.draw(old, rng, True) for _ in range(1500)]
+    after = np.array([hypotheses.redraw(old, new, choice, rng, True) for choice in before])
+    found = (after[..., None] == np.arange(4)).mean(0)
+    assert abs(found - hypotheses.marginals(new, True)).max() < 4 * 0.5 / 1500**0.5
+    every = assignments_of(4)
+    chances = [np.array([hypotheses.probability(x, a, True) for a in every]) for x in (old, new)]
+    least = np.maximum(chances[1] - chances[0], 0).sum()
+    changed = (after != np.array(before)).any(1).mean()
+    assert abs(changed - least) < 5 * (least / 1500) ** 0.5
+
+
+def assignments_of(kinds):
+    return np.array(list(permutations(range(kinds))))
+
+
+def test_many_types_are_drawn_too():
+    rng = np.random.default_rng(2)
+    sure = np.where(np.eye(18) > 0, 0.0, -20.0)
+    np.testing.assert_array_equal(hypotheses.draw(sure, rng), np.arange(18))

@@ -23,11 +23,12 @@ def make_story(types: int, kinds: int, tile: tuple[int, int], grid: tuple[int, i
         )
 
     trace = Trace(
-        np.repeat([0, 1], [steps - 5, 5]), rng.integers(0, 7, steps), rng.normal(size=steps), belief, met, pictures(12, *size)
-    )
+        np.repeat([0, 1], [steps - 5, 5]), rng.integers(0, 7, steps), rng.normal(size=steps), belief,
+        np.linspace(0, 0.9, steps), met, rng.integers(-1, types, (12, *grid)), pictures(12, *size),
+    )  # fmt: skip
     found = Finding(
         tuple(f"thing {k}" for k in range(kinds)), pictures(kinds, *tile), pictures(types, *tile), belief[-1],
-        belief[-1].argmax(-1), np.arange(kinds) == kinds - 1, actions, 2, steps, pictures(*size), trace,
+        belief[-1].argmax(-1), np.arange(kinds) == kinds - 1, actions, 2, steps, "bayes", 0.9, pictures(*size), trace,
     )  # fmt: skip
     pairs = [Pair(k, pictures(*tile), pictures(1 + k % 2, *tile)) for k in range(kinds)]
     return found, Shown(pictures(*size), pictures(*size), pairs, game(4, True), game(9, False))

@@ -1,5 +1,6 @@
 """The page of a finished run, and of folders that are not."""
 
+import hashlib
 import json
 import re
 import subprocess
@@ -18,9 +19,10 @@ from protoalign.agent import Agent
 from protoalign.alignment import transfer
 from protoalign.alignment.mapping import Mapping
 from protoalign.errors import UserError
-from protoalign.report import page, pictures, replay
+from protoalign.report import evidence, page, pictures, replay
 from protoalign.report.markup import decimal
 from protoalign.report.result import Result
+from protoalign.report.story import found
 from protoalign.rl import train
 from protoalign.runs import Run
 from protoalign.worlds import registry
@@ -63,15 +65,18 @@ def test_every_picture_is_in_the_page(html: str, mapping: Mapping):
     assert mapping.trace is not None
     assert (boards[2] == mapping.translate(mapping.trace.pictures[0])).all()
     tiles, kinds, rows = pictures_of(html, "tile"), len(mapping.hideable), len(mapping.types)
-    assert len(tiles) == 2 * kinds + kinds + 2 * rows
+    finding = found(mapping, world.spec.actions, world.spec.grid)
+    assert finding.trace is not None
+    ruled_out = sum(len(one.out) for one in evidence.settled(finding, finding.trace))
+    assert len(tiles) == 2 * kinds + kinds + 2 * rows + 2 * len(finding.types) + ruled_out
     assert {picture.size for picture in tiles} == {(12, 12)}
-    assert len(pictures_of(html, "plot")) == 1 + 6 + 1
+    assert len(pictures_of(html, "plot")) == 1 + 8 + 2 + 2 + 1, "returns; curves; beliefs and sureness; meanwhile; calibration"
     assert len(html) < 4_000_000
 
 
 def test_films(html: str, mapping: Mapping):
-    exploring, before, after = pictures_of(html, "film")
-    assert exploring.n_frames == min(mapping.steps, pictures.MOST_FRAMES) + 1
+    finding_out, before, after = pictures_of(html, "film")
+    assert finding_out.n_frames == min(mapping.steps, pictures.MOST_FRAMES) + 1
     assert len(pictures_of(html, "still")) == 3
     lengths = []
     for film in (before, after):
@@ -95,6 +100,7 @@ def test_figures_are_those_of_the_result(html: str, finished: Path, mapping: Map
     for name in ("source_return", "target_return_before", "target_return", "ratio", "ratio_own", "trained_return"):
         assert f"{decimal(result[name])} ± {decimal(result[f'{name}_se'])}" in text, name
     words = ("tiny", "8 games each", "43.2 %, 50.0 % of imagined worlds", "20.5 s", result["versions"]["jax"])
+    words += ("engine bayes", "After one, two games, everything is right in 87.5 %, 96.0 % of imagined worlds")
     for said in (*words, f"{result['target_steps']} step", f"{result['sureness']:.4f}"):
         assert said in text, said
     for row in result["mapping"]:
@@ -149,9 +155,9 @@ def test_a_world_that_is_not_listed(folder: Path, mapping: Mapping, monkeypatch:
     monkeypatch.setattr(registry, "WORLDS", [])
     html = page.write(folder).read_text()
     assert "The target cannot be shown again here (no world is called" in Reader(html).text
-    assert len(pictures_of(html, "film")) == 1, "the exploration is in the mapping"
+    assert len(pictures_of(html, "film")) == 1, "how it was found is in the mapping"
     assert len(pictures_of(html, "board")) == 2
-    assert len(pictures_of(html, "tile")) == len(mapping.hideable) + 2 * len(mapping.types)
+    assert len(pictures_of(html, "tile")) >= len(mapping.hideable) + 2 * len(mapping.types)
 
 
 def test_a_world_made_with_options(folder: Path, finished: Path, monkeypatch: pytest.MonkeyPatch):
@@ -179,7 +185,7 @@ def without(*keys: str) -> Callable[[dict[str, Any]], Any]:
 
 
 NEEDED = (
-    "env", "seed", "preset", "task_steps", "explore_steps", "source_return", "target_return_before", "target_return_se",
+    "env", "seed", "preset", "task_steps", "engine", "source_return", "target_return_before", "target_return_se",
     "ratio", "ratio_own_se", "explore_episodes", "target_steps", "sureness", "target", "transfer_seed", "games",
 )  # fmt: skip
 
@@ -249,7 +255,7 @@ def test_broken_folders(folder: Path, name: str):
     refuse(folder)
 
 
-@pytest.mark.parametrize("part", ["episode", "action", "reward", "belief", "pictures"])
+@pytest.mark.parametrize("part", ["episode", "action", "reward", "belief", "sureness", "pictures"])
 def test_a_damaged_trace(folder: Path, part: str):
     path = folder / "mapping.safetensors"
     original = safetensors.numpy.load(path.read_bytes())
@@ -264,14 +270,18 @@ def test_a_damaged_trace(folder: Path, part: str):
     ]
     if part == "action":
         bad.append(good + 100)
+    if part == "sureness":
+        bad += [good + 1.5, good - 1.5]
     for value in bad:
         if part == "pictures" and value is not None and value.dtype == np.uint8 and value.shape[1:] == good.shape[1:]:
             continue  # fewer pictures are fine
         arrays = (
             original | {f"trace.{part}": value} if value is not None else {k: v for k, v in original.items() if part not in k}
         )
-        path.write_bytes(safetensors.numpy.save({key: np.ascontiguousarray(x) for key, x in arrays.items()}))
-        refuse(folder)
+        data = safetensors.numpy.save({key: np.ascontiguousarray(x) for key, x in arrays.items()})
+        path.write_bytes(data)
+        edit(folder / "mapping.json", lambda said, data=data: said.update(sha256=hashlib.sha256(data).hexdigest()))  # type: ignore[misc]
+        refuse(folder, "damaged")
 
 
 @pytest.mark.usefixtures("_no_curves")
@@ -281,7 +291,8 @@ def test_a_mapping_without_its_trace(folder: Path):
     mapping.save(folder / "mapping")
     text = Reader(page.write(folder).read_text()).text
     assert "How the mapping was found was not kept" in text
-    assert "Exploring" not in text
+    assert "What settled it" not in text
+    assert "finding out meanwhile" not in text
 
 
 @pytest.mark.usefixtures("_no_curves")
@@ -297,7 +308,7 @@ def test_metrics_that_are_odd_but_harmless(folder: Path):
     page.write(folder)
     (folder / "metrics.jsonl").unlink()
     plots = pictures_of(page.write(folder).read_text(), "plot")
-    assert sum("nothing was logged" in "".join(plot.itertext()) for plot in plots) == 6
+    assert sum("nothing was logged" in "".join(plot.itertext()) for plot in plots) == 8
 
 
 def test_unfinished_folders(tmp_path: Path, finished: Path):

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from protoalign.errors import UserError
-from protoalign.report import page, pictures, plots, target
+from protoalign.report import finding, page, pictures, plots, target
 from protoalign.report.figures import head, returns
 from protoalign.report.result import Result, Row, summary
 from protoalign.report.story import Finding
@@ -40,7 +40,7 @@ def figures(found: Finding, **more: Any) -> Result:
     values |= {f"{who}_length": 20.5 for who in PLAYERS} | {f"{who}_episodes": 64 for who in PLAYERS}
     values |= {
         "env": "some-world", "target": "some look", "seed": 0, "preset": "fast", "transfer_seed": 1, "games": 64,
-        "task_steps": 10, "explore_steps": 10, "explore_episodes": 2, "target_steps": 30,
+        "task_steps": 10, "engine": "bayes", "explore_episodes": 2, "target_steps": 30,
         "explore_returns": [-0.5, 1], "sureness": 0.9,
         "doubts": [], "mapping": rows, "mapping_correct": True, "redrawn": len(found.types), "kinds_right": len(found.types),
         "kinds_not_met": [], "misread": [], "seconds": {"task": 61.0}, "versions": {"python": "3.11"},
@@ -129,7 +129,7 @@ def test_a_type_that_is_met_late():
     assert ElementTree.fromstring(plots.beliefs(found, found.trace)).tag.endswith("svg")
     never = replace(found.trace, met=np.zeros_like(found.trace.met))
     assert b"svg" in plots.beliefs(found, never)
-    moving, still = pictures.exploration(found, never)
+    moving, still = pictures.finding_out(found, never)
     assert Image.open(io.BytesIO(moving)).size == Image.open(io.BytesIO(still)).size
 
 
@@ -137,8 +137,8 @@ def test_more_types_than_are_shown(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(plots, "MOST_TYPES", 2)
     monkeypatch.setattr(pictures, "MOST_TYPES", 2)
     found, shown = make_story(4, 5, (8, 8), (4, 4))
-    assert "Of 4 types the first 2 are shown" in target.mind(found)
-    assert len(pictures_of(target.films(found, shown), "film")) == 3
+    assert "Of 4 types the first 2 are shown" in finding.mind(found)
+    assert len(pictures_of(finding.films(found, shown), "film")) == 3
 
 
 def test_many_rewards_and_long_episodes():

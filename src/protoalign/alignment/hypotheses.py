@@ -31,6 +31,7 @@ EXACT = 16  # types: above, posteriors are sampled
 FLOOR = np.log(1e-4)  # no single episode may rule anything out for good
 REACH = 600.0  # nats: exp(-REACH) is about the least float64, so in exact sums no type counts for more than REACH / T
 NEVER = 1e5  # nats below a type's best: as good as impossible, for `decode`
+TRIES = 32  # of `redraw`
 CHAINS, SWEEPS, BURN, SWAPS, GROUP = 128, 320, 64, 3, 4  # Gibbs sampling: (SWEEPS - BURN) * CHAINS = 32,768 draws
 
 
@@ -90,6 +91,40 @@ def decode(score: np.ndarray, one_to_one: bool = False) -> np.ndarray:
     for i in np.flatnonzero(_shared(choice)):
         choice[i] = _assign(flat[i], variant)
     return choice.reshape(score.shape[:-1])
+
+
+def draw(score: np.ndarray, rng: np.random.Generator, one_to_one: bool = False) -> np.ndarray:
+    """One assignment [T] drawn from the posterior for scores [T, C]: type by type, each given those before. Exact up to EXACT
+    types; above, one of Gibbs' draws."""
+    score, _, variant = _check(score, one_to_one)
+    types, prototypes = score.shape
+    if types > EXACT:
+        draws = _gibbs(score.tobytes(), types, variant)[1]
+        return draws[rng.integers(len(draws))].astype(np.int64)
+    choice = np.zeros(types, np.int64)
+    given = score.copy()
+    for t in range(types):
+        chance = marginals(given, one_to_one)[t]
+        choice[t] = rng.choice(prototypes, p=chance / chance.sum())
+        given[t] = np.where(np.arange(prototypes) == choice[t], 0.0, -REACH)
+    return choice
+
+
+def redraw(
+    old: np.ndarray, new: np.ndarray, choice: np.ndarray, rng: np.random.Generator, one_to_one: bool = False
+) -> np.ndarray:
+    """A draw [T] from the posterior for scores `new` [T, C], given a draw `choice` from that for `old` [T, C].
+
+    It is a draw from the new posterior and differs from the old one as seldom as any could (a maximal coupling by rejection;
+    after TRIES of them it is a plain draw).
+    """
+    if rng.random() * probability(old, choice, one_to_one) <= probability(new, choice, one_to_one):
+        return choice
+    for _ in range(TRIES):
+        drawn = draw(new, rng, one_to_one)
+        if rng.random() * probability(new, drawn, one_to_one) >= probability(old, drawn, one_to_one):
+            break
+    return drawn
 
 
 def sureness(score: np.ndarray, unmet: int = 0, absent: float = 1.0, one_to_one: bool = False) -> float:

@@ -27,10 +27,16 @@ class Imagined(NamedTuple):
 
 
 def imagine(
-    key: Array, batch: int, hideable: int, hide_all: float, twice: float = 0.0, grid: tuple[int, int] | None = None
+    key: Array,
+    batch: int,
+    hideable: int,
+    hide_all: float,
+    twice: float = 0.0,
+    grid: tuple[int, int] | None = None,
+    which: Array | None = None,
 ) -> Imagined:
     """Random injections of `hideable` prototypes; I is all of them with probability `hide_all`, else each is in it or not,
-    evenly.
+    evenly. `which` [B, K] bool gives I instead.
 
     If `twice` is not 0, there is one slot more, and with that probability one of them, known or hidden, has a second look which
     is hidden: on every other tile of the `grid`, as on a chessboard, or on tiles drawn at random.
@@ -39,6 +45,8 @@ def imagine(
     slot_of = jnp.argsort(u[:, :hideable], axis=1).astype(jnp.int32)
     truth = jnp.argsort(slot_of, axis=1).astype(jnp.int32)
     hidden = (u[:, hideable:-1] < 0.5) | (u[:, -1:] < hide_all)
+    if which is not None:
+        hidden = jnp.take_along_axis(which, truth, 1)
     if not twice:
         return Imagined(slot_of, slot_of, None, truth, hidden)
     assert grid is not None

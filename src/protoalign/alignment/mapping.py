@@ -3,21 +3,23 @@
 import hashlib
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import factorial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import safetensors
 import safetensors.numpy
+from scipy.special import log_softmax
 
-from protoalign.alignment import hypotheses
+from protoalign.alignment import assignments, hypotheses
 from protoalign.errors import UserError
 from protoalign.files import read_json, write_atomic, write_json
 from protoalign.perception.tile_types import TileTypes
 from protoalign.perception.tiles import cut
 from protoalign.perception.vocabulary import Vocabulary
 
-FORMAT = "protoalign mapping 1"
+FORMAT = "protoalign mapping 2"
 SHARED = 0.01  # prior probability that a prototype shares its look with another one, or is not in the target at all
 UNSURE = 0.9
 
@@ -39,6 +41,7 @@ class Moment(NamedTuple):
     action: np.ndarray  # [T] int32
     reward: np.ndarray  # [T] float32
     belief: np.ndarray  # [T, types, K] float32, all episodes so far taken together
+    sureness: np.ndarray  # [T] float32, of the whole mapping
     pictures: np.ndarray  # [at most FRAMES, height, width, 3] uint8, of the first steps
 
 
@@ -51,11 +54,13 @@ class Mapping:
     hideable: tuple[int, ...]  # prototypes that tile types may be, K
     vocabulary: Vocabulary  # of the source
     tile_types: TileTypes  # of the target
-    score: np.ndarray  # [types, K], logs, all episodes together
+    score: np.ndarray  # [types or more, K], logs, all episodes together; rows past the types are of what was not met
     known: np.ndarray  # [K] bool, prototypes that were met looking as in the source
     missed: np.ndarray  # [K], how probable it is not to meet a prototype so long if it is there
     steps: int  # played in the target while finding out
     returns: tuple[float, ...]  # of the episodes played while finding out
+    engine: str = "bayes"  # that found it
+    joint: np.ndarray | None = None  # [K!] logs, evidence about all assignments of K rows to K prototypes, if there is such
     trace: Moment | None = None
     about: dict[str, Any] = field(default_factory=dict)  # where it was found: the target's look, seed, ...
 
@@ -73,8 +78,19 @@ class Mapping:
 
     @property
     def evidence(self) -> np.ndarray:
-        """Scores [types, K], in which a prototype that looks as in the source counts as having a look already."""
+        """Scores [rows, K], in which a prototype that looks as in the source counts as having a look already."""
         return self.score + np.where(self.known, np.log(hypotheses.VARIANT), 0.0)
+
+    @cached_property
+    def posterior(self) -> np.ndarray | None:
+        """Log-probabilities [K!] of all assignments of K slots, the tile types and what was not met, numbered as in
+        `assignments`; None where evidence is of pairs alone, or where tile types outnumber prototypes."""
+        kinds, types = len(self.hideable), len(self.tile_types)
+        if self.joint is None or types > kinds:
+            return None
+        pairs = np.zeros((kinds, kinds))
+        pairs[:types] = self.evidence[:types]
+        return log_softmax(assignments.marks(kinds) @ pairs.reshape(-1) + self.joint)
 
     @property
     def one_to_one(self) -> bool:
@@ -84,27 +100,43 @@ class Mapping:
     @cached_property
     def belief(self) -> np.ndarray:
         """Probabilities [types, K] of the hideable prototypes."""
-        return hypotheses.marginals(self.evidence, self.one_to_one) if len(self.score) else np.zeros(self.score.shape)
+        types = len(self.tile_types)
+        if self.posterior is not None:
+            kinds = len(self.hideable)
+            return (np.exp(self.posterior) @ assignments.marks(kinds)).reshape(kinds, kinds)[:types]
+        return hypotheses.marginals(self.evidence, self.one_to_one)[:types] if types else np.zeros((0, len(self.hideable)))
 
     @cached_property
     def prototypes(self) -> np.ndarray:
         """What each tile type is taken for, [types]."""
-        if not len(self.score):
-            return np.zeros(0, int)
-        return np.array(self.hideable)[hypotheses.decode(self.evidence, self.one_to_one)]
+        types = len(self.tile_types)
+        if self.posterior is not None:
+            return np.array(self.hideable)[assignments.table(len(self.hideable))[self.posterior.argmax()][:types]]
+        return np.array(self.hideable)[hypotheses.decode(self.evidence, self.one_to_one)[:types]] if types else np.zeros(0, int)
 
     @property
     def unmet(self) -> np.ndarray:
         """Prototypes [K] bool that nothing in the target was taken for."""
         return ~self.known & ~np.isin(self.hideable, self.prototypes)
 
-    @property
+    @cached_property
     def sureness(self) -> float:
         """The probability that all of it is right, prototypes included that were not met."""
         unmet = self.unmet & (self.missed < 1)  # what was never met in the source either is not missed
         own = self.missed * (1 - SHARED)
         absent = float(np.prod(np.where(unmet, own / (own + SHARED), 1.0)))
-        return hypotheses.sureness(self.evidence, int(unmet.sum()), absent, self.one_to_one)
+        if self.posterior is not None:  # all orders of what was not met are alike
+            orders = factorial(len(self.hideable) - len(self.tile_types)) / factorial(int(unmet.sum()))
+            return min(float(np.exp(self.posterior.max())) * orders, 1.0) * absent
+        open_ = max(int(unmet.sum()) - (len(self.score) - len(self.tile_types)), 0)  # of which the evidence says nothing
+        return hypotheses.sureness(self.evidence, open_, absent, self.one_to_one)
+
+    def sure_after(self, level: float = 0.99) -> int | None:
+        """After how many steps it was so sure for the first time; None if never, or if no trace was kept."""
+        if self.trace is None:
+            return None
+        said = np.append(self.trace.sureness, self.sureness)  # before each step, and after the last
+        return int(np.argmax(said >= level)) if (said >= level).any() else None
 
     @property
     def doubts(self) -> list[str]:
@@ -168,6 +200,8 @@ class Mapping:
         stem = _stem(path)
         words: dict[str, Any] = {}
         arrays: dict[str, np.ndarray] = {"score": self.score, "known": self.known, "missed": self.missed}
+        if self.joint is not None:
+            arrays["joint"] = self.joint
         for name, part in (("vocabulary", self.vocabulary), ("tile_types", self.tile_types)):
             parts, words[name] = part.save()
             arrays |= {f"{name}.{key}": value for key, value in parts.items()}
@@ -190,6 +224,7 @@ class Mapping:
                     "doubts": self.doubts,
                     "steps": self.steps,
                     "returns": self.returns,
+                    "engine": self.engine,
                     "about": self.about,
                     **words,
                 },
@@ -232,11 +267,22 @@ class Mapping:
                 arrays["missed"],
                 int(said["steps"]),
                 tuple(map(float, said["returns"])),
+                str(said["engine"]),
+                arrays.get("joint"),
                 Moment(**trace) if trace else None,
                 dict(said["about"]),
             )
             kinds, types = len(hideable), len(mapping.tile_types)
-            fits = arrays["score"].shape == (types, kinds) and arrays["known"].shape == arrays["missed"].shape == (kinds,)
+            rows = len(arrays["score"])
+            fits = (
+                types <= rows <= types + kinds
+                and arrays["score"].shape == (rows, kinds)
+                and arrays["known"].shape == arrays["missed"].shape == (kinds,)
+            )
+            joint = arrays.get("joint")
+            if joint is not None:
+                fits = fits and kinds <= assignments.MOST and joint.shape == (len(assignments.table(kinds)),)
+                fits = fits and bool(np.isfinite(joint).all())
             if not fits or len(names) != vocabulary.num_prototypes or not np.isfinite(arrays["score"]).all():
                 raise ValueError
             if not all(0 <= c < len(names) for c in hideable) or not 0 <= mapping.sureness <= 1:

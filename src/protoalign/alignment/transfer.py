@@ -1,32 +1,36 @@
 """Into the target (section 4.3): play a few episodes there, and decide what is what.
 
-The target is any Gymnasium environment that shows pictures made of tiles, reached through reset and step alone.
+The target is any Gymnasium environment that shows pictures made of tiles, reached through reset and step alone. Two engines:
+`opa`, the paper's, explores with pi_exp and earns nothing meanwhile; `bayes` plays pi_task on an assignment drawn from the
+posterior, so that the episodes count.
 """
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Protocol
 
 import equinox as eqx
 import gymnasium
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from scipy.special import log_softmax
 
-from protoalign.alignment import hypotheses
-from protoalign.alignment.imagination import Imagined, code_type
-from protoalign.alignment.inference import InferenceModel, Step
+from protoalign.alignment import assignments, hypotheses
 from protoalign.alignment.mapping import Mapping, Moment
+from protoalign.alignment.target_judge import TargetJudge, TargetModel
 from protoalign.errors import UserError
 from protoalign.perception.tile_types import TileTypes
 from protoalign.perception.tiles import check_picture
 from protoalign.perception.vocabulary import Vocabulary
 from protoalign.rl.networks import ActorCritic, Believed, Scene
 from protoalign.rl.rollout import act
-from protoalign.rng import gumbel
+from protoalign.rng import generator, gumbel
+from protoalign.settings import Engine
 from protoalign.worlds.base import Spec
 
 FRAMES = 160  # pictures kept of the first steps
-SPARE = 4  # slots beyond one for each prototype, before the program is compiled anew for more tile types
+SHARPNESS = 4.0  # the posterior to this power is what `bayes` draws from
 
 
 class Learned(Protocol):
@@ -36,8 +40,13 @@ class Learned(Protocol):
     scene: Scene
     vocabulary: Vocabulary
     names: tuple[str, ...]
+    task: Any
     model: Any
     explorer: Any
+    judge: Any  # q_theta as `bayes` uses it
+    weight: Any  # [1], of its evidence
+    world_judge: Any  # the world model as a judge, or None
+    longest: int  # steps of an episode that q_theta was trained on, at most
     presence: np.ndarray  # [2, K], how often a prototype is in an episode's first picture, and in an episode at all
 
 
@@ -67,68 +76,13 @@ def check_target(target: gymnasium.Env, spec: Spec, vocabulary: Vocabulary, obse
         raise UserError(f"the target's actions are {actions}; the source has {len(spec.actions)}: they must be the same")
 
 
-class Slots:
-    """Codes of the target as q_theta knows them: a slot for every tile type, and one for every prototype that may be hidden."""
-
-    def __init__(self, scene: Scene, hideable: tuple[int, ...]):
-        self.scene, self.hideable = scene, hideable
-        self.room = len(hideable) + SPARE  # for tile types; those of known prototypes come after
-        self.known = np.zeros(len(hideable), bool)  # met, looking as in the source
-
-    @property
-    def number(self) -> int:
-        return self.room + len(self.hideable)
-
-    def codes(self, seen: np.ndarray, types: int) -> np.ndarray:
-        """Codes of `TileTypes` [H, W] as codes of slots, [1, H, W]."""
-        while types > self.room:
-            self.room *= 2
-        first = self.scene.prototypes
-        table = np.arange(first + types)
-        table[list(self.hideable)] = first + self.room + np.arange(len(self.hideable))
-        self.known |= np.isin(self.hideable, seen)
-        return table[seen][None].astype(code_type(first + self.number))
-
-    def imagined(self) -> Imagined:
-        """The target as an imagined world: tile types are hidden, prototypes in their own look are not."""
-        kinds = len(self.hideable)
-        truth = np.concatenate([np.zeros(self.room, np.int32), np.arange(kinds, dtype=np.int32)])
-        hidden = np.arange(self.number) < self.room
-        unused = np.zeros((1, kinds), np.int32)
-        return Imagined(unused, unused, None, truth[None], hidden[None])  # type: ignore[arg-type]
-
-    def prior(self, scores: list[np.ndarray]) -> Array:
-        """What earlier episodes have told, [1, S, K] logs, where tile types outnumber prototypes; else nothing.
-
-        Episodes are judged by themselves. But two looks of one thing tell of each other, and no single episode may show what
-        both are.
-        """
-        told = np.zeros((1, self.number, len(self.hideable)), np.float32)
-        if scores and max(map(len, scores)) > len(self.hideable) - self.known.sum():
-            combined = hypotheses.combine(_stack(scores))
-            told[0, : len(combined)] = combined
-        return jnp.asarray(told)
-
-    def present(self, types: int) -> np.ndarray:
-        """Slots [S] bool that count as being there: in imagined worlds every prototype has one, met or not."""
-        expected = max(types, len(self.hideable) - int(self.known.sum()))
-        return np.concatenate([np.arange(self.room) < expected, self.known])
-
-
 @eqx.filter_jit
-def _believe(model: InferenceModel, hidden: Array, imagined: Imagined) -> Array:
-    return model.score(hidden, imagined)
-
-
-@eqx.filter_jit
-def _take_in(model: InferenceModel, hidden: Array, imagined: Imagined, step: Step, prior: Array) -> tuple[Array, Array]:
-    hidden = model.update(hidden, imagined, model.digest(step, hidden.shape[1]), prior)
-    return hidden, model.score(hidden, imagined)
-
-
-@eqx.filter_jit
-def _act(net: ActorCritic, seen: Believed, key: Array, actions: int) -> Array:
+def _chosen(net: ActorCritic, seen: Believed, key: Array, actions: int) -> Array:
     return act(net, seen, gumbel(key, (1, actions)))[1]
+
+
+def _act(net: ActorCritic, seen: Believed, key: Array, actions: int) -> int:
+    return int(_chosen(net, seen, key, actions)[0])
 
 
 def align(
@@ -139,11 +93,13 @@ def align(
     sure: float | None = None,
     oracle: bool = False,
     longest: int | None = None,
+    engine: Engine = "bayes",
 ) -> Mapping:
-    """Explore the target for at most so many episodes, each of at most `longest` steps, and find the mapping.
+    """Play in the target for at most so many episodes and find the mapping.
 
-    With `sure`, stop once the mapping is that sure. Tiles are grouped into types by their looks or, with `oracle`, by the grid
-    of labels that the target gives as `info["categories"]`; what the labels mean is not looked at.
+    With `sure`, stop once the mapping is that sure; `bayes` plays that episode to its end, since it counts. No episode is
+    longer than `longest` steps. Tiles are grouped into types by their looks or, with `oracle`, by the grid of labels that the
+    target gives as `info["categories"]`; what the labels mean is not looked at.
     """
     if episodes < 1:
         raise UserError(f"--episodes {episodes}: use at least 1")
@@ -153,105 +109,122 @@ def align(
     check_target(target, agent.spec, agent.vocabulary, observation)
     if oracle and "categories" not in info:
         raise UserError("the target gives no info['categories']: group tiles by their looks, without the oracle")
-    model, hideable = agent.model, agent.model.hideable
-    types, slots = TileTypes(agent.vocabulary, oracle=oracle), Slots(agent.scene, hideable)
+    types, judge, actor = TileTypes(agent.vocabulary, oracle=oracle), *parts_of(agent, engine, seed)
+    hideable, known = judge.model.hideable, judge.slots
+    model = TargetModel(agent.world_judge) if engine == "bayes" and agent.world_judge is not None else None
+    judges: list[TargetJudge | TargetModel] = [judge, model] if model else [judge]
 
-    def see(observation: Any, info: dict[str, Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def see(observation: Any, info: dict[str, Any]) -> tuple[np.ndarray, tuple[np.ndarray, int, np.ndarray]]:
         check_target(target, agent.spec, agent.vocabulary, observation)
         picture, numbers = split(observation)
         codes = types.see(picture, info.get("categories") if oracle else None)
-        return picture, codes, numbers[None].astype(np.float32)
+        return picture, (codes, len(types), numbers[None].astype(np.float32))
 
-    def mapping(scores: list[np.ndarray], finished: int) -> Mapping:
+    def mapping(finished: int) -> Mapping:
         first, ever = agent.presence
-        missed = (1 - ever) ** finished * (1 - first) ** (len(scores) - finished)
-        score = hypotheses.combine(_stack(scores)) if len(types) else np.zeros((0, len(hideable)))
-        steps, earned = len(actions), tuple(returns)
-        return Mapping(
-            agent.spec.name, agent.names, hideable, agent.vocabulary, types, score, slots.known.copy(), missed, steps, earned
-        )
+        missed = (1 - ever) ** finished * (1 - first) ** (len(returns) - finished)
+        score = judge.score() if len(types) else np.zeros((0, len(hideable)))
+        facts = agent.spec.name, agent.names, hideable, agent.vocabulary, types
+        joint = model.score() if model else None
+        return Mapping(*facts, score, known.known.copy(), missed, len(actions), tuple(returns), engine, joint)
 
-    scores: list[np.ndarray] = []
     returns: list[float] = []
     episode_of: list[int] = []
     actions: list[int] = []
     rewards: list[float] = []
     beliefs: list[np.ndarray] = []
+    sureness: list[float] = []
     pictures: list[np.ndarray] = []
     key = jax.random.key(seed)
-    stop = False
+    found: Mapping | None = None  # when sure
+    limit = longest or agent.spec.max_steps
     for episode in range(episodes):
         if episode:
             observation, info = target.reset()
-        picture, codes, numbers = see(observation, info)
-        before = slots.codes(codes, len(types))
-        hidden = model.begin(1, slots.number)
-        raw = _believe(model, hidden, slots.imagined())
-        scores.append(np.asarray(raw)[0, : len(types)])
+        picture, seen = see(observation, info)
         returns.append(0.0)
-        limit = longest or agent.spec.max_steps
+        for one in judges:
+            one.begin(*seen)
+        now = mapping(episode)
         for time in range(limit):
-            belief = np.exp(raw) * slots.present(len(types))[:, None]
-            noise_key = jax.random.fold_in(key, len(actions))
-            # It goes by what this episode has told, as in training; what all episodes tell is for the record.
-            seen = Believed(*map(jnp.asarray, (before, numbers, belief)))
-            action = int(_act(agent.explorer, seen, noise_key, len(agent.spec.actions))[0])
+            if time and time % agent.longest == 0:  # q_theta was trained on episodes no longer than this
+                for one in judges:
+                    one.begin(*seen)
+            action = actor(judge, now, jax.random.fold_in(key, len(actions)))
             if len(types) <= hypotheses.EXACT or len(pictures) < FRAMES:  # sampled posteriors take their time
-                beliefs.append(mapping(scores, episode).belief)
+                beliefs.append(now.belief)
+                sureness.append(now.sureness)
             else:
                 beliefs.append(beliefs[-1])
+                sureness.append(sureness[-1])
             if len(pictures) < FRAMES:
                 pictures.append(picture)
             observation, reward, terminated, truncated, info = target.step(np.int64(action))
-            picture, codes, numbers_after = see(observation, info)
-            room = slots.room
-            after = slots.codes(codes, len(types))
-            if slots.room > room:  # more tile types than there were slots: the new ones start like all others
-                hidden = _widen(hidden, room, slots.room, model)
-                before = _renumber(before, agent.scene.prototypes, room, slots)
-            step = Step(before, after, numbers, numbers_after, np.array([action]), np.array([reward], np.float32))  # type: ignore[arg-type]
-            hidden, raw = _take_in(model, hidden, slots.imagined(), step, slots.prior(scores[:-1]))
-            scores[-1] = np.asarray(raw)[0, : len(types)]
+            picture, seen = see(observation, info)
+            for one in judges:
+                one.watch(action, float(reward), *seen)
             episode_of.append(episode)
             actions.append(action)
             rewards.append(float(reward))
             returns[-1] += float(reward)
-            before, numbers = after, numbers_after
             over = bool(terminated or truncated or time + 1 == limit)
-            stop = sure is not None and mapping(scores, episode + over).sureness >= sure
-            if over or stop:
+            now = mapping(episode + over)
+            if sure is not None and found is None and now.sureness >= sure:
+                found = now
+            # An episode that counts is played to its end.
+            if over or (found is not None and engine == "opa"):
                 break
-        if stop:
+        if found is not None:
             break
-    found = mapping(scores, len(scores) - (not over))
-    found.trace = Moment(
+    trace = Moment(
         np.array(episode_of, np.int32),
         np.array(actions, np.int32),
         np.array(rewards, np.float32),
         np.stack([_padded(b, len(types)) for b in beliefs]).astype(np.float32),
+        np.array(sureness, np.float32),
         np.stack(pictures),
     )
     types.freeze()
-    return found
+    return replace(now, trace=trace)
 
 
-def _widen(hidden: Array, room: int, wider: int, model: InferenceModel) -> Array:
-    fresh = model.begin(1, wider - room)
-    return jnp.concatenate([hidden[:, :room], fresh, hidden[:, room:]], 1)
+def parts_of(agent: Learned, engine: Engine, seed: int) -> tuple[TargetJudge, Callable[[TargetJudge, Mapping, Array], int]]:
+    """The judge and the actor of an engine; an actor gives an action from the judge, the mapping so far and a key."""
+    actions = len(agent.spec.actions)
+    if engine == "opa":
+        # pi_exp goes by what this episode has told, as in training; what all episodes tell is for the record.
+        return TargetJudge(agent.model, False), lambda judge, mapping, key: _act(
+            agent.explorer, judge.believed(len(mapping.tile_types)), key, actions
+        )
+    thompson = Thompson(generator(seed, "thompson"))
+    whole = len(agent.judge.hideable) <= assignments.MOST
+    return TargetJudge(agent.judge, whole, float(agent.weight[0])), lambda judge, mapping, key: _act(
+        agent.task, judge.taken_for(thompson(mapping)), key, actions
+    )
 
 
-def _renumber(codes: np.ndarray, prototypes: int, room: int, slots: Slots) -> np.ndarray:
-    """Codes of slots after there is more room: those of known prototypes come later."""
-    moved = codes.astype(np.int64)
-    moved[moved >= prototypes + room] += slots.room - room
-    return moved.astype(code_type(prototypes + slots.number))
+class Thompson:
+    """Draws of a mapping's posterior to the power of SHARPNESS, one after another, which change only when they must."""
 
+    def __init__(self, rng: np.random.Generator):
+        self.rng = rng
+        self.last: tuple[np.ndarray, np.ndarray] | None = None  # evidence, and what was drawn from it
 
-def _stack(scores: list[np.ndarray]) -> np.ndarray:
-    """Scores of episodes that knew fewer tile types are filled up with not knowing."""
-    most = max(len(s) for s in scores)
-    flat = -np.log(scores[0].shape[1])
-    return np.stack([np.concatenate([s, np.full((most - len(s), s.shape[1]), flat)]) for s in scores])
+    def __call__(self, mapping: Mapping) -> np.ndarray:
+        """What each tile type is taken for, [types or more], below K."""
+        if mapping.posterior is not None:
+            evidence, alone = log_softmax(SHARPNESS * mapping.posterior)[None], True
+        else:
+            evidence, alone = SHARPNESS * mapping.evidence, mapping.one_to_one
+        if not len(mapping.tile_types):
+            return np.zeros(0, np.int64)
+        # A posterior over numbered assignments is that of one type which may be any of them.
+        if self.last is None or self.last[0].shape != evidence.shape:
+            choice = hypotheses.draw(evidence, self.rng, alone)
+        else:
+            choice = hypotheses.redraw(self.last[0], evidence, self.last[1], self.rng, alone)
+        self.last = evidence, choice
+        return choice if mapping.posterior is None else assignments.table(len(mapping.hideable))[choice[0]]
 
 
 def _padded(belief: np.ndarray, types: int) -> np.ndarray:

@@ -14,6 +14,7 @@ from protoalign.errors import UserError
 COMMANDS: dict[str, Callable[..., Any]] = {
     "run": method.run,
     "task": method.task,
+    "model": method.model,
     "infer": method.infer,
     "explore": method.explore,
     "transfer": method.transfer,

@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 
 from protoalign import runtime
-from protoalign.console import open_page, print_json, say, show_task, show_transfer
+from protoalign.console import open_page, print_json, say, show_engines, show_task, show_transfer
 from protoalign.errors import UserError
-from protoalign.settings import Preset
+from protoalign.settings import Engine, Preset
 
 World = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="WORLD")]
 Folder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
@@ -26,6 +26,7 @@ def run(
     explore_steps: int | None = None,
     target: str = "target",
     episodes: int = 4,
+    engine: Literal["both", "bayes", "opa"] = "both",
     hide: tuple[str, ...] = (),
     out: Path | None = None,
     preset: Preset = "fast",
@@ -33,15 +34,21 @@ def run(
 ) -> None:
     """The whole method in one world: train everything in the source, then find out what is what in a target look.
 
-    The same command again goes on where it was stopped, or shows the result when done.
+    First with the engine bayes, which plays the task policy while it finds out; then with opa, the paper's, which trains a
+    policy of its own to explore. The same command again goes on where it was stopped, or shows the result when done.
 
     Args:
-        env: The world, see 'protoalign worlds': hunter-z1c1, hunter-z4c4, ..., crafter (hours; the target is the original
-        game). seed: Everything random follows from it. steps: Environment steps of the task policy; the preset's number if not
-        given. explore_steps: Environment steps of the exploration policy; the preset's number if not given. target: The
-        target's look: target, random:<seed>, or a folder of PNG files. episodes: Episodes of exploration in the target. out:
-        The run folder; runs/WORLD-sSEED if not given. preset: fast (two CPU cores, minutes) or paper (the paper's networks and
-        settings, many hours). json: Print the result as one line of JSON.
+        env: The world, see 'protoalign worlds': hunter-z1c1, ..., crafter (hours; its target is the original game).
+        seed: Everything random follows from it.
+        steps: Environment steps of the task policy; the preset's number if not given.
+        explore_steps: Environment steps of opa's exploration policy; the preset's number if not given.
+        target: The target's look: target, random:<seed>, or a folder of PNG files.
+        episodes: Episodes in the target while finding out.
+        engine: bayes, opa, or both, one after the other.
+        hide: Kinds of things that may look new in a target; the preset's if none is named.
+        out: The run folder; runs/WORLD-sSEED if not given.
+        preset: fast (two CPU cores, minutes) or paper (the paper's networks and settings, many hours).
+        json: Print the result as one line of JSON.
     """
     runtime.configure()
     from protoalign import stages
@@ -49,13 +56,21 @@ def run(
     from protoalign.worlds import registry
 
     out = out or default_folder(env, seed)
-    result = stages.run(registry.make(env), out, seed, target, episodes, preset, steps, explore_steps, hide)
-    if not (out / "report.html").exists():
+    world = registry.make(env)
+    engines: tuple[Engine, ...] = ("bayes", "opa") if engine == "both" else (engine,)
+    for name in engines:
+        result = stages.run(world, out, seed, target, episodes, preset, steps, explore_steps, hide, name)
+        if not json:
+            show_transfer(result | result["engines"][name], False)
+    report = out / "report.html"
+    if not report.exists() or report.stat().st_mtime < (out / "result.json").stat().st_mtime:
         page.write(out)
-    show_transfer(result, json)
-    if not json:
-        say(f"Everything is in {out}: the agent, mapping.json, result.json.")
-        open_page(out / "report.html")
+    if json:
+        return print_json(result)
+    if len(result["engines"]) > 1:
+        show_engines(result)
+    say(f"Everything is in {out}: the agent, mapping.json, result.json.")
+    open_page(report)
 
 
 def task(
@@ -94,8 +109,24 @@ def task(
     show_task(out, store.result(), json)
 
 
+def model(run: Folder, updates: int | None = None, json: bool = False) -> None:
+    """Train what the engine bayes needs, a judge for its actor, and measure how it finds out.
+
+    Args:
+        run: The run folder, with a task policy.
+        updates: Gradient steps; the preset's number if not given.
+        json: Print the result as one line of JSON.
+    """
+    result = _stage(run, "model", judge_updates=updates)
+    if json:
+        return print_json(result)
+    found = result["bayes"]
+    one, two = found["one_episode_correct"], found["two_episodes_correct"]
+    say(f"everything right after one, two episodes: {one:.4f}, {two:.4f}. Next: protoalign transfer {run}")
+
+
 def infer(run: Folder, updates: int | None = None, json: bool = False) -> None:
-    """Train the inference model q_theta on a run folder's history, with the preset of its task policy.
+    """Train the inference model q_theta on a run folder's history, for the engine opa, with the preset of its task policy.
 
     Args:
         run: The run folder, with a task policy.
@@ -107,7 +138,7 @@ def infer(run: Folder, updates: int | None = None, json: bool = False) -> None:
 
 
 def explore(run: Folder, steps: int | None = None, json: bool = False) -> None:
-    """Train the exploration policy pi_exp, and measure how often one episode tells everything.
+    """Train the exploration policy pi_exp, for the engine opa, and measure how often one episode tells everything.
 
     The preset is that of the task policy.
 
@@ -148,6 +179,7 @@ def transfer(
     env: str | None = None,
     sure: float | None = None,
     oracle: bool = False,
+    engine: Engine = "bayes",
     noise: float = 0.0,
     jitter: float = 0.0,
     out: Path | None = None,
@@ -158,14 +190,15 @@ def transfer(
     The mapping is saved as two files, *.json and *.safetensors, in the run folder.
 
     Args:
-        run: The run folder, all stages trained.
+        run: The run folder, all stages of the engine trained.
         target: The look: target, random:<seed>, or a folder of PNG files; only:cow,wall:LOOK changes only these kinds,
             twins:zombie,cow:LOOK makes them look alike, two:wall:LOOK gives one a second look.
-        episodes: Episodes of exploration there, at most.
+        episodes: Episodes there while finding out, at most.
         seed: Of the target world and of what is done there.
         env: Another world to play in, with the same grid and actions, e.g. another variant.
-        sure: Stop exploring as soon as the mapping is this sure, e.g. 0.99.
+        sure: Stop as soon as the mapping is this sure, e.g. 0.99; bayes plays that episode to its end.
         oracle: Take tile types from the target's labels (which tiles are of one kind, not what kind).
+        engine: bayes plays the task policy while it finds out; opa, the paper's, explores.
         noise: Pixel noise in the target, standard deviation as a share of the full range. From 0.05 on everything counts as
             new, also what looks as in the source.
         jitter: The same for the colour of whole pictures.
@@ -183,8 +216,11 @@ def transfer(
     store = Run(run, create=False)
     agent = Agent.load(run)
     world = registry.make(env or agent.spec.name)
-    mapping, found = stages.transfer(agent, world, target, episodes, seed, sure, oracle, noise=noise, jitter=jitter)
+    mapping, found = stages.transfer(
+        agent, world, target, episodes, seed, sure, oracle, engine=engine, noise=noise, jitter=jitter
+    )
     options = [f"{name}{value:g}" for name, value in (("noise", noise), ("jitter", jitter)) if value] + ["oracle"] * oracle
+    options += ["opa"] * (engine == "opa")
     name = "-".join([world.spec.name, target, *options, str(seed)])
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[-80:].strip("-.")
     out = out or run / "mappings" / name

@@ -4,35 +4,69 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from protoalign.report import pictures, plots
+from protoalign.report.engines import right_after
 from protoalign.report.markup import card, count, decimal, escape, figure, grid, img, measured, section, table
-from protoalign.report.result import PLAYED, RETURNS, Result, summary
+from protoalign.report.result import PLAYED, RETURNS, TOLD, Result, summary
 
 Points = Sequence[tuple[float, float]]
 CURVES = {  # what is plotted of what was logged, by stage and figure: label, title, caption
-    ("task", "return"): ("return", "1. Task policy: return", "Learns to play in the source. Its games are kept as experience."),
-    ("task", "length"): ("steps of an episode", "1. Task policy: length", "How long its games last."),
+    ("task", "return"): ("return", "Task policy: return", "Learns to play in the source. Its games are kept as experience."),
+    ("task", "length"): ("steps of an episode", "Task policy: length", "How long its games last."),
+    ("judge", "loss"): (
+        "loss",
+        "Judge of bayes: loss",
+        "Watches the task policy play with prototypes hidden and learns to tell them from what happens. Lower is better.",
+    ),
+    ("judge", "episodes_right"): (
+        "share right",
+        "Judge of bayes: how often right",
+        "The share of watched games at whose end it has every hidden prototype right.",
+    ),
+    ("model", "tiles"): (
+        "log-likelihood of a step’s tiles",
+        "World model of bayes: tiles",
+        "Learns what becomes of tiles after an action. Higher is better.",
+    ),
+    ("model", "reward"): (
+        "log-likelihood of a reward",
+        "World model of bayes: rewards",
+        "Learns which reward an action brings. Higher is better.",
+    ),
     ("infer", "loss"): (
         "loss",
-        "2. Inference model: loss",
+        "Inference model of opa: loss",
         "Watches games with prototypes hidden and learns to tell them from what happens. Lower is better.",
     ),
     ("infer", "episodes_right"): (
         "share right",
-        "2. Inference model: how often right",
+        "Inference model of opa: how often right",
         "The share of watched games at whose end it has every hidden prototype right.",
     ),
     ("explore", "return"): (
         "nats per episode",
-        "3. Exploration policy: information",
+        "Exploration policy of opa: information",
         "Learns to do what tells most. Its return is the information that an episode gives.",
     ),
     ("explore", "one_episode_correct"): (
         "share right",
-        "3. Exploration policy: how often right",
+        "Exploration policy of opa: how often right",
         "The share of imagined worlds in which one episode of exploration tells everything.",
     ),
 }
-SHADES = {"task": plots.SOURCE, "infer": "#8a5fd6", "explore": "#1593a5"}
+UPDATES = ("judge", "model", "infer")  # stages whose progress is counted in gradient steps, others in steps in the world
+TIMED = {"judge": "model", "infer": "infer", "explore": "explore"}  # how a stage is called in "seconds"; the others: not
+NUMBERS = ("No", "One", "Two", "Three", "Four", "Five")
+SHADES = {
+    "task": plots.SOURCE,
+    "judge": plots.ENGINES["bayes"],
+    "model": "#1f7f52",
+    "infer": "#8a5fd6",
+    "explore": plots.ENGINES["opa"],
+}
+HOW = {
+    "bayes": "It found out with the engine bayes: its task policy, unchanged, played for its return all the while.",
+    "opa": "It found out with the engine opa: a policy of its own explored, and what that earned does not count.",
+}
 
 
 def title(result: Result) -> str:
@@ -47,26 +81,28 @@ def head(result: Result) -> str:
     source, before, after, _ = (measured(*result.measured(key)) for key in RETURNS.values())
     ratio, (own, error) = result.measured("ratio"), result.measured("ratio_own")
     right = "not judged" if good is None else f"{result.count('kinds_right')} of {result.count('redrawn')} redrawn kinds right"
+    steps = result.maybe("sure_after")
+    sure = "0.99 was not reached" if steps is None else f"0.99 after {count(steps, 'step')}"
     cards = (
         card("Return in the source", source, "through pictures; ± standard error"),
         card("Return in the target, before", before, "new tiles taken for those most like them"),
         card("Return in the target, after", after, "seen through the mapping that it found"),
         card("Target ÷ source", measured(*ratio), f"on games of its own: {decimal(own)} ± {decimal(error)}", ratio[0] > 0.9),
-        card("Needed in the target", count(result.count("target_steps"), "step"), f"in {episodes}{meanwhile}"),
+        card("Played to find out", count(result.count("target_steps"), "step"), f"in the target, {episodes}{meanwhile}"),
         card("Mapping", {True: "right", False: "not right", None: "found"}[good], right, good),
-        card("Sureness", f"{result.number('sureness'):.4f}", "its own probability that everything is right"),
+        card("Sureness", f"{result.number('sureness'):.4f}", f"its own probability that everything is right; {sure}"),
         card("All in all", f"{minutes:.1f} min", "training and transfer together"),
     )
     tags = "".join(
         f"<li><span>{label}</span> <b>{escape(result.text(key))}</b></li>"
-        for label, key in (("world", "env"), ("look", "target"), ("seed", "seed"), ("preset", "preset"))
+        for label, key in (("world", "env"), ("look", "target"), ("seed", "seed"), ("preset", "preset"), ("engine", "engine"))
     )
     return f"""<header>
 <p class="kicker">protoalign · online prototype alignment</p>
 <h1>{escape(title(result))}</h1>
 <p class="lead">An agent learned to play in one look, the source. Then it was put into a target, which works the same but looks
 different, and had {episodes} to find out, by what things do, which prototype each new tile type is.
-{escape(summary(result))} Its policy, unchanged, plays on through that mapping.</p>
+{HOW[result.engine]} {escape(summary(result))} Its task policy plays on through that mapping.</p>
 <ul class="tags">{tags}</ul>
 <dl class="cards">{"".join(cards)}</dl>
 </header>
@@ -120,17 +156,22 @@ def _share(value: Any) -> str:
 
 
 def learning(result: Result, logged: Mapping[tuple[str, str], Points]) -> str:
-    drawn = ""
+    drawn, stages = "", set()
     for (stage, key), (label, heading, caption) in CURVES.items():
-        across = "updates" if stage == "infer" else "steps in the world"
+        if stage != "task" and TIMED.get(stage) not in result.numbers("seconds") and not logged.get((stage, key)):
+            continue  # of what was not trained
+        stages.add(stage)
+        across = "updates" if stage in UPDATES else "steps in the world"
         curve = plots.curve(logged.get((stage, key), ()), (across, label), SHADES[stage])
         drawn += figure(img(curve, f"{heading}, against {across}", "plot"), caption, heading)
-    said = "Three stages, all in the source: the target is never seen in training. Faint, what was logged; bold, its mean."
-    known = [n for n in ("one_episode", "two_episodes", "four_episodes") if f"{n}_correct" in result]
+    said = f"{NUMBERS[len(stages)]} part{'s' if len(stages) > 1 else ''}, trained in the source: the target is never seen in training. Faint, what was logged; bold, its mean."
+    if result.imagined is not None and result.imagined.correct:
+        said += f" With bayes: {right_after(result.imagined)}"
+    known = [key for key in TOLD if key in result]
     if known:
-        shares = ", ".join(f"{100 * result.number(f'{n}_correct'):.1f} %" for n in known)
-        after = ", ".join(n.split("_")[0] for n in known)
-        said += f" After {after} episodes of exploration, everything is right in {shares} of imagined worlds."
+        shares = ", ".join(f"{100 * result.share(key):.1f} %" for key in known)
+        after = ", ".join(key.split("_")[0] for key in known)
+        said += f" With opa: after {after} episodes of exploration, everything is right in {shares} of imagined worlds."
     return section("How it learned", said, f'<div class="two">{drawn}</div>')
 
 
@@ -143,10 +184,14 @@ def settings(result: Result) -> str:
         "seed of training": result.text("seed"),
         "seed in the target": result.text("transfer_seed"),
         "steps, task policy": f"{result.count('task_steps'):,}",
-        "steps, exploration policy": f"{result.count('explore_steps'):,}",
+        "engine": result.engine,
         "steps in the target": f"{result.count('target_steps'):,}",
         "episodes in the target": f"{result.count('explore_episodes'):,}",
     }
+    if "explore_steps" in result:
+        run["steps, exploration policy"] = f"{result.count('explore_steps'):,}"
+    if "inference_ms" in result:
+        run["milliseconds for a step there"] = f"{result.number('inference_ms'):,.1f}"
     run |= {key: f"{result.number(key):g}" for key in ("noise", "jitter") if key in result and result.number(key)}
     run |= {key.replace("_", " "): f"{result.count(key):,}" for key in ("prototypes", "pictures_met") if key in result}
     times = {stage: f"{value:,.1f} s" for stage, value in seconds.items()} | {"together": f"{sum(seconds.values()):,.1f} s"}

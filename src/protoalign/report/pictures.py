@@ -16,11 +16,14 @@ COLOURS = ("#9a6f1f", "#1f7f52", "#3a66d6", "#c2407c", "#66728a", "#8a4fd0", "#a
 GOOD, BAD = "#2fb573", "#e5484d"  # rewards
 BACK, EDGE, INK, FAINT = "#12161d", "#2b323d", "#e8ebf0", "#98a2b3"  # of the moving pictures, whatever surrounds them
 
+MARK = "#ffe14d"  # around the tiles of a type
+
 BOARD = 320  # screen pixels of a picture's longer side, about
+MARKED = 192  # ... of one with marks
 PANEL = 272  # ... of the beliefs beside it
 MARGIN, HEADER = 12, 40
 STEP, REST = 200, 1600  # milliseconds that a picture and the last one stay
-MOST_FRAMES = 100  # of the exploration
+MOST_FRAMES = 100  # of finding out
 MOST_TYPES = 16  # shown beside it
 
 WAYS = {"up": "↑", "down": "↓", "left": "←", "right": "→", "north": "↑", "south": "↓", "west": "←", "east": "→", "forward": "↑"}
@@ -109,24 +112,51 @@ def game_frames(game: Game, actions: tuple[str, ...]) -> list[Image.Image]:
     return frames
 
 
-def exploration(found: Finding, trace: Trace) -> tuple[bytes, bytes]:
-    """A film of the exploration, and its last frame: the picture, and beside it what each tile type is believed to be."""
+def marked(picture: np.ndarray, cells: np.ndarray) -> bytes:
+    """A picture with a line around the cells [H, W] bool that are meant."""
+    board = enlarged(picture, MARKED)
+    draw = ImageDraw.Draw(board)
+    xs, ys = (_edges(size, n) for size, n in zip(board.size, cells.shape[::-1], strict=True))
+    around = np.pad(cells, 1)
+    lines = []
+    for y, x in np.argwhere(cells).tolist():
+        left, right, top, bottom = xs[x], xs[x + 1], ys[y], ys[y + 1]
+        sides = {
+            (left, top, right, top): around[y, x + 1],
+            (left, bottom, right, bottom): around[y + 2, x + 1],
+            (left, top, left, bottom): around[y + 1, x],
+            (right, top, right, bottom): around[y + 1, x + 2],
+        }
+        lines += [line for line, inside in sides.items() if not inside]
+    for shade, wide in (("#000000", 4), (MARK, 2)):
+        for line in lines:
+            draw.line(line, shade, wide)
+    return png(np.asarray(board))
+
+
+def _edges(size: int, count: int) -> list[int]:
+    """Where cells begin and end, the outermost a pixel inside so that lines there are seen."""
+    return np.linspace(0, size, count + 1).round().astype(int).clip(1, max(size - 1, 1)).tolist()
+
+
+def finding_out(found: Finding, trace: Trace) -> tuple[bytes, bytes]:
+    """A film of finding out, and its last frame: the picture, and beside it what each tile type is believed to be."""
     frames, total, last, start = [], 0.0, 0.0, 0
     shown = min(MOST_FRAMES, len(trace.pictures))
     for t in range(shown):
         if t == 0 or trace.episode[t - 1] != trace.episode[t]:
             start, total, last = t, 0.0, 0.0
-        frame, draw = _exploration_frame(found, trace.pictures[t], trace.belief[t], trace.met[t], last)
+        frame, draw = _finding_frame(found, trace.pictures[t], trace.belief[t], trace.met[t], last)
         doing = glyph(found.actions[int(trace.action[t])])
         _header(draw, frame.width, f"episode {trace.episode[t] + 1}   step {t - start}", doing, total)
         total, last = total + float(trace.reward[t]), float(trace.reward[t])
         frames.append(frame)
-    frame, draw = _exploration_frame(found, trace.pictures[shown - 1], found.belief, np.ones(len(found.types), bool), 0)
+    frame, draw = _finding_frame(found, trace.pictures[shown - 1], found.belief, np.ones(len(found.types), bool), 0)
     draw.text((MARGIN, HEADER / 2), f"all episodes together: {found.episodes}", INK, _font(17), "lm")
     return gif([*frames, frame], 2 * REST), still(frame)
 
 
-def _exploration_frame(
+def _finding_frame(
     found: Finding, picture: np.ndarray, belief: np.ndarray, met: np.ndarray, reward: float
 ) -> tuple[Image.Image, ImageDraw.ImageDraw]:
     board, types, kinds = enlarged(picture), found.types[:MOST_TYPES], len(found.names)

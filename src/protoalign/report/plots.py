@@ -2,7 +2,7 @@
 
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib
@@ -13,7 +13,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from protoalign.report.pictures import BAD, GOOD, colour, enlarged, glyph, signed
+from protoalign.report.result import Bin
 from protoalign.report.story import Finding, Trace
+from protoalign.settings import Engine
 
 # Drawn in these two colours, which `_svg` replaces by whatever suits the page.
 INK, LINE = "#010203", "#040506"
@@ -41,7 +43,10 @@ SETTINGS: Any = {
 }
 NO_METADATA: Any = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 SOURCE, BEFORE, AFTER, OWN = "#7483a0", "#b7791f", "#3a66d6", "#7393e2"
+ENGINES: dict[Engine, str] = {"bayes": AFTER, "opa": "#1593a5"}
+SURE = 0.99
 MOST_TYPES = 24  # strips
+MOST_BARS = 12  # with a number below
 MOST_REWARDS = 24  # written below a strip
 
 
@@ -73,8 +78,7 @@ def curve(points: Sequence[tuple[float, float]], labels: tuple[str, str], shade:
     """A learning curve of (x, y): the logged values, faint, and their running mean."""
     values = np.array(points, float).reshape(-1, 2)
     with matplotlib.rc_context(SETTINGS):
-        figure = Figure((5.2, 2.7), layout="constrained")
-        axis = figure.add_subplot()
+        figure, axis = _axis((5.2, 2.7))
         if len(values):
             unit, name = (1e6, "million ") if values[:, 0].max() >= 1e5 else (1, "")
             few = "o" if len(values) < 20 else None
@@ -88,28 +92,31 @@ def curve(points: Sequence[tuple[float, float]], labels: tuple[str, str], shade:
         axis.yaxis.set_major_locator(MaxNLocator(5))
         if labels[1].startswith("share"):
             axis.set_ylim(0, 1.03)
-        axis.grid(axis="y")
-        axis.tick_params(length=0)
-        axis.spines["left"].set_visible(False)
         return _svg(figure)
 
 
 def beliefs(found: Finding, trace: Trace, episode: int = 0) -> bytes:
-    """What each tile type was believed to be before every step of an episode, and after all; actions and rewards below."""
+    """What each tile type was believed to be before every step of an episode, and after all; below, how sure the whole
+    mapping was, actions and rewards."""
     steps = np.flatnonzero(trace.episode == episode)
     types, count = found.types[:MOST_TYPES], len(steps)
     over_time = np.where(trace.met[steps, :, None], trace.belief[steps], np.nan)  # a type is nothing before it is met
     with matplotlib.rc_context(SETTINGS):
-        figure = Figure((9.6, 0.62 * len(types) + 0.86))
+        figure = Figure((9.6, 0.62 * (len(types) + 1) + 0.86))
         top, bottom = 0.3 / figure.get_figheight(), 0.56 / figure.get_figheight()
         ratios = {"width_ratios": (0.045, 0.82, 0.09, 0.045), "wspace": 0.04, "hspace": 0.16}
         box = {"left": 0.01, "right": 0.99, "top": 1 - top, "bottom": bottom}
-        axes: Any = figure.subplots(len(types), 4, squeeze=False, gridspec_kw=ratios | box)
-        for i, (tile, strip, final, verdict) in enumerate(axes):
+        axes: Any = figure.subplots(len(types) + 1, 4, squeeze=False, gridspec_kw=ratios | box)
+        for i, (tile, strip, final, verdict) in enumerate(axes[:-1]):
             _tile(tile, types[i])
             _tile(verdict, found.source[found.verdict[i]])
             _strip(strip, over_time[:, i])
             _strip(final, found.belief[i][None])
+        for axis, said in ((axes[-1, 0], "sure"), (axes[-1, 3], f"{found.sureness:.2f}")):
+            axis.text(0.5, 0.5, said, ha="center", va="center", transform=axis.transAxes)
+            axis.set_axis_off()
+        _sure(axes[-1, 1], trace.sureness[steps])
+        _sure(axes[-1, 2], np.array([found.sureness]))
         strips, every = axes[-1, 1], _every(count)
         names = [glyph(found.actions[int(trace.action[t])]) for t in steps[::every]]
         strips.set_xticks(np.arange(0, count, every) + 0.5, names, fontsize=12, color=INK, parse_math=False)
@@ -123,6 +130,81 @@ def beliefs(found: Finding, trace: Trace, episode: int = 0) -> bytes:
             place = axis.get_position()  # the tiles' axes are lower than the others: titles are set by the figure
             figure.text((place.x0 + place.x1) / 2, 1 - 0.6 * top, title, ha="center", va="center", fontsize=10)
         return _svg(figure)
+
+
+def sureness(trace: Trace, final: float) -> bytes:
+    """How sure the whole mapping was before every step of all episodes, and after the last."""
+    values = np.append(trace.sureness, final)
+    with matplotlib.rc_context(SETTINGS):
+        figure, axis = _axis((9.6, 2.2))
+        axis.axhline(SURE, color=INK, lw=0.9, ls=(0, (4, 3)))
+        axis.plot(np.arange(len(values)), values, color=AFTER, lw=1.8, drawstyle="steps-post")
+        axis.plot(len(values) - 1, final, "o", color=AFTER, ms=5, clip_on=False)
+        starts = np.flatnonzero(np.diff(trace.episode, prepend=-1))
+        for number, start in enumerate(starts.tolist()):
+            axis.axvline(start, color=LINE, lw=1)
+            if len(starts) <= 12:
+                axis.text(start, 1.06, f" episode {number + 1}", fontsize=9)
+        axis.set(xlim=(0, len(values) - 1), ylim=(0, 1.03), xlabel="steps in the target", ylabel="sureness")
+        axis.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+        return _svg(figure)
+
+
+def episodes(played: Mapping[Engine, Sequence[float]], source: tuple[float, float]) -> bytes:
+    """Returns of episodes 1, 2, ... by engine, as bars beside each other; the source's mean as a line, its 95 % interval."""
+    with matplotlib.rc_context(SETTINGS):
+        figure, axis = _axis((5.4, 3.0))
+        wide = 0.8 / len(played)
+        for i, (engine, earned) in enumerate(played.items()):
+            places = np.arange(1, len(earned) + 1) + (i - (len(played) - 1) / 2) * wide
+            axis.bar(places, earned, 0.9 * wide, color=ENGINES[engine], label=engine)
+        mean, half = source[0], 1.96 * source[1]
+        axis.axhspan(mean - half, mean + half, color=SOURCE, alpha=0.3, lw=0)
+        axis.axhline(mean, color=SOURCE, lw=1.8, label="source, mean")
+        axis.axhline(0, color=INK, lw=0.9)
+        most = max(len(earned) for earned in played.values())
+        axis.set(xlim=(0.4, most + 0.6), xlabel="episode in the target", ylabel="return")
+        axis.xaxis.set_major_locator(MaxNLocator(12, integer=True))
+        figure.legend(loc="outside upper center", ncols=len(played) + 1, frameon=False)
+        return _svg(figure)
+
+
+def ratios(measured: Sequence[tuple[float, float]]) -> bytes:
+    """Returns of games 1, 2, ... of many worlds divided by the source's, (mean, standard error), with 95 % intervals."""
+    with matplotlib.rc_context(SETTINGS):
+        figure, axis = _axis((5.4, 3.0))
+        means, errors = np.array(measured, float).T
+        places = np.arange(1, len(means) + 1)
+        axis.bar(places, means, 0.5, color=AFTER)
+        axis.errorbar(places, means, 1.96 * errors, fmt="none", ecolor=INK, elinewidth=1.4, capsize=4)
+        axis.axhline(1, color=SOURCE, lw=1.8)
+        axis.axhline(0, color=INK, lw=0.9)
+        axis.set(xlim=(0.4, len(means) + 0.6), xlabel="game in an imagined world", ylabel="return ÷ source’s")
+        said = [f"{place}: {mean:.2f}".replace("-", "−") for place, mean in zip(places, means, strict=True)]
+        axis.set_xticks(places[:MOST_BARS], said[:MOST_BARS])
+        return _svg(figure)
+
+
+def calibration(bins: Sequence[Bin]) -> bytes:
+    """How often the mapping was right, against how sure it was said to be; the area of a point is how many steps it is of."""
+    said, right, counts = np.array(bins, float).T
+    with matplotlib.rc_context(SETTINGS):
+        figure, axis = _axis((4.4, 4.0))
+        axis.plot((0, 1), (0, 1), color=INK, lw=0.9, ls=(0, (4, 3)))
+        axis.scatter(said, right, 16 + 320 * counts / counts.max(), color=AFTER, alpha=0.75, lw=0, clip_on=False, zorder=3)
+        axis.set(xlim=(-0.05, 1.05), ylim=(-0.05, 1.05), xlabel="said", ylabel="share right", aspect="equal")
+        axis.grid(axis="x")
+        return _svg(figure)
+
+
+def _axis(size: tuple[float, float]) -> tuple[Figure, Axes]:
+    """A plain one."""
+    figure = Figure(size, layout="constrained")
+    axis = figure.add_subplot()
+    axis.grid(axis="y")
+    axis.tick_params(length=0)
+    axis.spines["left"].set_visible(False)
+    return figure, axis
 
 
 def _every(count: int) -> int:
@@ -151,6 +233,15 @@ def _strip(axis: Axes, belief: np.ndarray) -> None:
     axis.set(xlim=(0, count), ylim=(0, 1), xticks=[], yticks=[])
     axis.tick_params(length=0)
     axis.spines[:].set_visible(False)
+
+
+def _sure(axis: Axes, values: np.ndarray) -> None:
+    """Sureness [T] as an area, one column per step."""
+    edges = np.arange(len(values) + 1)
+    axis.fill_between(edges, np.append(values, values[-1]), step="post", color=SOURCE, lw=0.3)
+    axis.set(xlim=(0, len(values)), ylim=(0, 1), xticks=[], yticks=[])
+    axis.tick_params(length=0)
+    axis.spines[["left", "top", "right"]].set_visible(False)
 
 
 def _tile(axis: Axes, tile: np.ndarray) -> None:

@@ -4,8 +4,10 @@ import re
 from typing import Any, NamedTuple
 
 from protoalign.errors import UserError
+from protoalign.settings import Engine
 
 LARGEST = 1e15  # no figure of a run is larger
+ENGINES: dict[Engine, str] = {"bayes": "by playing", "opa": "by exploring"}  # how each finds out
 PLAYED = {  # how the columns of a table are called, by the beginning of a figure's name
     "trained": "source, as trained",
     "source": "source",
@@ -14,6 +16,7 @@ PLAYED = {  # how the columns of a table are called, by the beginning of a figur
     "target_own": "target, its own games",
 }
 COMMON = ("return", "return_se", "length", "episodes")  # told of any world
+TOLD = tuple(f"{n}_correct" for n in ("one_episode", "two_episodes", "three_episodes", "four_episodes"))  # in training
 RETURNS = {  # by who played
     "source": "source_return",
     "target_before": "target_return_before",
@@ -36,6 +39,26 @@ class Row(NamedTuple):
         return None if self.true is None else self.true in (self.found, re.sub(r" [0-9]+$", "", self.found))
 
 
+class Bin(NamedTuple):
+    """Steps at which about the same was said of how sure the mapping is."""
+
+    said: float  # on average
+    right: float  # how often it was
+    steps: int  # how many
+
+
+class Imagined(NamedTuple):
+    """Finding out in many imagined worlds, measured after training."""
+
+    correct: dict[str, float]  # how often everything was right after one game, two, ...: by these words
+    returns: list[tuple[float, float]]  # mean and standard error of game 1, 2, ...
+    calibration: list[Bin]
+    sure_steps: tuple[float, float] | None  # until 0.99 sure, mean and standard error
+    sure_right: float | None  # how often it was right then
+    sure_share: float | None  # how often it came to that
+    worlds: int | None
+
+
 class Result:
     """The figures of a result.json, checked: a `UserError` says in one line which is wrong, and `where`."""
 
@@ -49,18 +72,31 @@ class Result:
         """Read all that a page shows of a finished run."""
         for key in ("env", "target", "preset", "seed"):
             self.text(key)
-        for key in ("transfer_seed", "task_steps", "explore_steps", "target_steps", "explore_episodes", "games"):
+        for key in ("transfer_seed", "task_steps", "target_steps", "explore_episodes", "games"):
             self.count(key)
+        for key in ("explore_steps", "sure_after"):
+            self.maybe(key)
+        for key in TOLD:
+            self.share(key) if key in self else None
+        self.engine  # noqa: B018
         for key in (*RETURNS.values(), "ratio", "ratio_own"):
             self.measured(key)
         for key in ("doubts", "kinds_not_met", "misread"):
             self.words(key)
         self.number("sureness")
+        self.number("inference_ms") if "inference_ms" in self else None
         self.numbers("seconds")
         self.table("versions")
         self.series("explore_returns")
         self.extra()
         summary(self)
+        for one in self.engines.values():
+            one.count("target_steps")
+            one.maybe("sure_after")
+            one.flag("mapping_correct")
+            one.series("explore_returns")
+            one.measured("target_return_own")
+        self.imagined  # noqa: B018
         if not self.rows and "mapping" not in self:
             self.refuse("mapping", "list")
 
@@ -79,6 +115,15 @@ class Result:
     def count(self, key: str) -> int:
         value: Any = self.values.get(key)
         return value if is_number(value) and isinstance(value, int) and value >= 0 else self.refuse(key, "whole number")
+
+    def maybe(self, key: str) -> int | None:
+        """A whole number, or None where it is not told."""
+        return self.count(key) if key in self else None
+
+    def share(self, key: str) -> float:
+        """A number from 0 to 1."""
+        value = self.number(key)
+        return value if 0 <= value <= 1 else self.refuse(key, "share")
 
     def text(self, key: str) -> str:
         value = self.values.get(key)
@@ -111,6 +156,48 @@ class Result:
         """Nothing if there is none."""
         value = self.values.get(key, [])
         return value if isinstance(value, list) and all(map(is_number, value)) else self.refuse(key, "list of numbers")
+
+    def rows_of(self, key: str, width: int) -> list[tuple[float, ...]]:
+        """Rows of so many numbers each; nothing if there are none."""
+        value = [] if self.values.get(key) is None else self.values[key]
+        good = isinstance(value, list) and all(
+            isinstance(x, list) and len(x) == width and all(map(is_number, x)) for x in value
+        )
+        return [tuple(x) for x in value] if good else self.refuse(key, f"list of rows of {width} numbers")
+
+    @property
+    def engine(self) -> Engine:
+        """Which engine has found the mapping."""
+        told = self.values.get("engine")
+        return next((name for name in ENGINES if name == told), None) or self.refuse("engine", "engine")
+
+    @property
+    def engines(self) -> dict[Engine, "Result"]:
+        """The figures of each engine that has run; of the only one, those of the result itself if it tells no others."""
+        value = {self.engine: self.values} if self.values.get("engines") is None else self.values["engines"]
+        if not isinstance(value, dict) or not all(name in ENGINES for name in value):
+            return self.refuse("engines", "table of engines")
+        return {name: Result(value[name], f"'{name}' in 'engines' in {self.where}") for name in ENGINES if name in value}
+
+    @property
+    def imagined(self) -> Imagined | None:
+        """How `bayes` finds out in imagined worlds; None if that was not measured."""
+        if "bayes" not in self:
+            return None
+        part = Result(self.values["bayes"], f"'bayes' in {self.where}")
+        returns = [(mean, error) for mean, error in part.rows_of("returns", 2)]
+        bins = [Bin(said, right, int(number)) for _, _, said, right, number in part.rows_of("calibration", 5)]
+        if not all(error >= 0 for _, error in returns):
+            part.refuse("returns", "list of means and standard errors")
+        if not all(0 <= one.said <= 1 and 0 <= one.right <= 1 and one.steps > 0 for one in bins):
+            part.refuse("calibration", "list of shares and counts")
+        when = part.values.get("sure_steps")
+        if when is not None and not (isinstance(when, list) and len(when) == 2 and all(map(is_number, when)) and when[1] >= 0):
+            part.refuse("sure_steps", "mean and standard error")
+        right, often = (part.share(key) if key in part else None for key in ("sure_right", "sure_share"))
+        after = {key.split("_")[0]: part.share(key) for key in TOLD if key in part}
+        pair = None if when is None else (when[0], when[1])
+        return Imagined(after, returns, bins, pair, right, often, part.maybe("measured_worlds"))
 
     @property
     def rows(self) -> list[Row]:

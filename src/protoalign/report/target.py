@@ -1,9 +1,9 @@
-"""Sections of a page about the target: both looks, the mapping, how it was found, and films. Of plain data (`story.py`)."""
+"""Sections of a page about the target: both looks, and the mapping that was found. Of plain data (`story.py`)."""
 
 import numpy as np
 
-from protoalign.report import pictures, plots
-from protoalign.report.markup import cell, count, escape, figure, film, img, meter, name, notice, pair, pill, section, tile
+from protoalign.report import pictures
+from protoalign.report.markup import cell, count, escape, figure, img, meter, name, notice, pair, pill, section, tile
 from protoalign.report.result import Result, summary
 from protoalign.report.story import Finding, Shown
 
@@ -78,66 +78,10 @@ def mapping(result: Result, found: Finding) -> str:
     )
     if len(columns) < len(found.names):
         said += f" Of {len(found.names)} prototypes, the {len(columns)} most probable are shown."
+    doing = "play" if found.engine == "bayes" else "exploration"
     return section(
         "What it took the tile types for",
-        f"One row for each tile type met in the target, {count(found.episodes, 'episode')} of exploration taken together.",
+        f"One row for each tile type met in the target, {count(found.episodes, 'episode')} of {doing} taken together. "
+        f"Found by the engine <b>{escape(found.engine)}</b>.",
         notice(notes) + figure(table, said, kind="mapping"),
-    )
-
-
-def mind(found: Finding) -> str:
-    """Beliefs during the first episode."""
-    heading, about = "How it made up its mind", "Nothing in the target looked new: there was nothing to find out."
-    if found.trace is None or not len(found.types):
-        return section(heading, about if found.trace else "How the mapping was found was not kept.", "")
-    signs: dict[str, list[str]] = {}
-    for action in found.actions:
-        signs.setdefault(pictures.glyph(action), []).append(action)
-    actions = ", ".join(f"{escape(sign)} {escape(' / '.join(names))}" for sign, names in signs.items())
-    ends = ", ".join(f"type {i + 1} {found.names[k]} {found.belief[i, k]:.2f}" for i, k in enumerate(found.verdict))
-    alt = f"For each tile type, the probabilities of all prototypes before every step of the first episode. In the end: {ends}"
-    legend = "".join(f"<li>{name(kind, c)}</li>" for c, kind in enumerate(found.names))
-    strips = img(plots.beliefs(found, found.trace), alt, "plot")
-    most = plots.MOST_TYPES
-    cut = "" if len(found.types) <= most else f" Of {len(found.types)} types the first {most} are shown."
-    return section(
-        heading,
-        "The first episode of exploration in the target. Of a new tile type it knows nothing, and any step may tell.",
-        figure(
-            f'<ul class="legend">{legend}</ul><div class="scroll" tabindex="0">{strips}</div>',
-            "A strip is a tile type; the height of a colour is the probability of that prototype before the step; empty, not "
-            f"met yet. Below, what the agent did ({actions}) and what reward it got. On the right, after all episodes.{cut}",
-        ),
-    )
-
-
-def films(found: Finding, shown: Shown | str) -> str:
-    """The exploration, and one game before and one after it."""
-    exploring, games = "", ""
-    if found.trace is not None and len(found.trace.pictures):
-        frames = min(pictures.MOST_FRAMES, len(found.trace.pictures))
-        cut = "" if frames == found.steps else f" Only the first {frames:,} of {found.steps:,} steps are shown."
-        exploring = figure(
-            film(*pictures.exploration(found, found.trace), "Film of the exploration, with the beliefs about each tile type"),
-            "Beside the picture: each tile type, what it is believed to be, and its prototype once one is more likely than "
-            f"not.{cut}",
-            "Exploring",
-        )
-    if isinstance(shown, Shown):
-        said = (
-            "The task policy in the target, taking each tile for the one of the source that it resembles most.",
-            "The same policy from the same start, seeing through the mapping. One game, and not a chosen one.",
-        )
-        drawn = pictures.games(shown.before, shown.after, found.actions)
-        for i, (when, game) in enumerate((("Before", shown.before), ("After", shown.after))):
-            steps = len(game.actions)
-            cut = "" if game.whole else f" The game went on: cut after {steps} steps."
-            heading = f"{when}: return {pictures.signed(sum(game.rewards))} in {count(steps, 'step')}"
-            games += figure(film(*drawn[i], f"Film of one game. {heading}"), said[i] + cut, heading)
-    if not exploring and not games:
-        return ""
-    return section(
-        "Watch it",
-        "Games in the target. The rim turns green or red when the step before brought a reward or a penalty.",
-        exploring + (f'<div class="two">{games}</div>' if games else ""),
     )

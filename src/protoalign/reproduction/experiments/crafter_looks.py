@@ -44,7 +44,7 @@ def _explore(agent: Agent, world: World, look: str, seed: int, oracle: bool) -> 
     source, tiles = world.pictures("source"), world.pictures(look)
     new, unseen = (tiles != source).any((1, 2, 3)), agent.vocabulary.unseen(tiles)
     # The same seed plays the same games: what is found after some of them is what would be found if there were no more.
-    mappings = {n: agent.align(world.make(look), n, seed=seed, oracle=oracle) for n in AFTER}
+    mappings = {n: agent.align(world.make(look), n, seed=seed, oracle=oracle, engine="opa") for n in AFTER}
     after = {n: judge(mapping, world, look) for n, mapping in mappings.items()}
     last = mappings[GAMES]
     return {

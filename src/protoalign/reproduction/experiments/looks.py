@@ -44,7 +44,7 @@ def random_looks(path: Path, episodes: int = 4) -> Iterator[dict[str, Any]]:
     """Looks that nobody has seen, and the drawn one."""
     agent, world = load(path)
     for i, look in enumerate(["target", *(f"random:{seed}" for seed in range(1000, 1000 + RANDOM_LOOKS))]):
-        mapping = agent.align(world.make(look), episodes, seed=i)
+        mapping = agent.align(world.make(look), episodes, seed=i, engine="opa")
         right = judge(mapping, world, look)["mapping_correct"]
         yield {"look": look, "right": right, "steps": mapping.steps, "sureness": round(mapping.sureness, 5)}
 
@@ -74,7 +74,7 @@ def _noisy(
 ) -> tuple[int, bool, float]:
     """In one look: tile types found, whether the mapping is right, and the share of tiles that are read right."""
     look = f"random:{2000 + number}" if number else "target"
-    mapping = agent.align(world.make(look, **changed), episodes, seed=number, oracle=oracle)
+    mapping = agent.align(world.make(look, **changed), episodes, seed=number, oracle=oracle, engine="opa")
     picture, info = WorldVectorEnv(FRAMES, world, look, **changed).reset(seed=number)
     seen = (kind_of(mapping, world)[mapping(picture)] == info["categories"]).mean()
     return len(mapping.prototypes), judge(mapping, world, look)["mapping_correct"], float(seen)
@@ -92,7 +92,7 @@ def subsets(path: Path, episodes: int = 4) -> Iterator[dict[str, Any]]:
     for size in range(len(kinds(world)) + 1):
         for some in combinations(kinds(world), size):
             look = f"only:{','.join(some)}:target" if some else "source"
-            mapping = agent.align(world.make(look), episodes, seed=100 + size)
+            mapping = agent.align(world.make(look), episodes, seed=100 + size, engine="opa")
             found = judge(mapping, world, look)
             yield {
                 "changed": list(some),
@@ -109,7 +109,7 @@ def mixed(path: Path, episodes: int = 4) -> Iterator[dict[str, Any]]:
     ways = [f"twins:{a},{b}:target" for a, b in combinations(kinds(world), 2)]
     ways += [f"two:{kind}:random:{seed}" for kind in kinds(world) for seed in range(3000, 3000 + TWO_LOOKS)]
     for i, look in enumerate(ways):  # other games for every look: pictures alone make no difference
-        _, result = stages.transfer(agent, world, look, episodes, 7 + i)
+        _, result = stages.transfer(agent, world, look, episodes, 7 + i, engine="opa")
         yield {
             "look": look,
             "mapping": {f"{i}: {row['true']}": row["found"] for i, row in enumerate(result["mapping"])},
@@ -132,7 +132,7 @@ def other_variants(
     """Policies trained in one variant moved to targets of others; `agent(world, seed)` is the folder of a finished run."""
     for seed in range(seeds):
         for env in worlds:
-            _, result = stages.transfer(Agent.load(agent(trained_in, seed)), registry.make(env), "target", 4, 11)
+            _, result = stages.transfer(Agent.load(agent(trained_in, seed)), registry.make(env), "target", 4, 11, engine="opa")
             yield {"seed": seed, **{name: result[name] for name in VARIANT}}
 
 

@@ -20,9 +20,11 @@ from protoalign.reproduction.baselines import run as baseline_runs
 from protoalign.reproduction.experiments import (
     baseline_figures,
     baseline_tables,
+    best_first_episode,
     crafter_looks,
     crafter_tables,
     encoders,
+    engines,
     figures,
     frozen,
     imagined,
@@ -195,6 +197,39 @@ class Results:
             self.missing.add("baselines")
         return "\n" + part(self.all(), found) if found else ""
 
+    # -- engines ---------------------------------------------------------------------------------------------------
+
+    def engines(self, worlds: Iterable[str] = ()) -> str:
+        """All pairs of judge and actor, and the engine bayes: tables, after training and measuring in `worlds`."""
+        for world in worlds:
+            for seed in range(self.seeds or SEEDS.get(world, FOUR)):
+                self._engines(world, seed)
+        every = (*WORLDS, CRAFTER)
+        there = {world: [s for s in range(100) if self._engines_path(world, s).exists()] for world in every}
+        found = {world: [self._engines(world, seed) for seed in seeds] for world, seeds in there.items() if seeds}
+        if not found:
+            raise Missing(f"no engine has been measured: there is nothing in {self.results / 'engines'}")
+        self.missing |= {f"engines in {world}" for world in every if not there[world]}
+        shown = engines.show(found)
+        try:
+            best = self.rows("best_first_episode", best_first_episode.measure, WORLDS[0])
+        except Missing:
+            self.missing.add("the best first episode")
+            return shown
+        return shown + "\n" + best_first_episode.show(best["rows"])
+
+    def _engines(self, world: str, seed: int) -> dict[str, Any]:
+        def make() -> dict[str, Any]:
+            folder = self.folder(world, seed)
+            stages.run(registry.make(world), folder, seed, "target", 4, engine="bayes")
+            stages.run(registry.make(world), folder, seed, "target", 4, engine="opa")
+            return engines.measure(folder, seed, WORLDS[1:] if world == WORLDS[0] else ())
+
+        return self.get(self._engines_path(world, seed), f"engines in {world}, seed {seed},", make)
+
+    def _engines_path(self, world: str, seed: int) -> Path:
+        return self.results / "engines" / f"{world}-s{seed}.json"
+
     # -- Crafter ---------------------------------------------------------------------------------------------------
 
     def crafter(self) -> str:
@@ -210,8 +245,8 @@ class Results:
 
 
 def whole(world: str, folder: Path, seed: int) -> dict[str, Any]:
-    """The whole method, as all tables have it."""
-    return stages.run(registry.make(world), folder, seed, "target", 4)
+    """The paper's method, the engine opa, as its tables have it."""
+    return stages.run(registry.make(world), folder, seed, "target", 4, engine="opa")
 
 
 def hand_over(trained: Path, folder: Path) -> None:
@@ -249,6 +284,7 @@ EXPERIMENTS: dict[str, Callable[[Results], str]] = {
     "baselines": Results.compare,
     "encoders": lambda r: encoders.show(r.rows("encoders", encoders.measure, None, r.runs, WORLDS[0])),
     "crafter": Results.crafter,
+    "engines": lambda r: r.engines(WORLDS if r.train else ()),
     "episodes": lambda r: tables.episodes(r.all()),
     "necessity": lambda r: tables.policies(r.all()),
     "alignment": lambda r: tables.curves(r.all()) + r.draw("alignment", figures.learning),
@@ -292,6 +328,9 @@ def measure(data: Results, what: str, worlds: Iterable[str]) -> None:
     data.train = True
     if what == "baselines":
         data.baselines(worlds)
+        return
+    if what == "engines":
+        data.engines(worlds)
         return
     data.all(worlds)
     if CRAFTER in worlds:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from protoalign.settings import ExploreConfig, InferConfig, PPOConfig, Settings, TaskConfig
+from protoalign.settings import ExploreConfig, InferConfig, JudgeConfig, ModelConfig, PPOConfig, Settings, TaskConfig
 
 REDRAWN = ("stone", "tree", "coal", "cow", "zombie", "skeleton")  # what the paper's target redraws
 
@@ -19,6 +19,8 @@ CRAFTER_SETTINGS = {
             measured=1024,
             ppo=replace(_PPO, discount=0.97, entropy_coef=0.02, final_entropy_coef=0.0),
         ),
+        JudgeConfig(updates=360, period=30, games=256, batch=32, final_learning_rate=4e-4, twice=0.0, measured=512),
+        ModelConfig(games=0),
         target_episodes=200,
     )
 }

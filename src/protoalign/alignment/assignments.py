@@ -1,0 +1,93 @@
+"""Assignments of K slots to K prototypes, one to one, for compiled programs.
+
+`hypotheses` does the same on the host for any number of tile types and prototypes. Here slot s of an imagined world is one of
+the K prototypes that may be hidden, and each is one slot. Up to MOST prototypes a posterior is one row of log-probabilities of
+all H = K! assignments, [..., H], numbered as in `table(K)`. Above, it is a table of scores of pairs [..., K, K], the sum of
+which is the log-probability of an assignment up to a constant, and draws are made by Metropolis sampling.
+"""
+
+from functools import lru_cache
+from itertools import permutations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from protoalign.rng import gumbel, uniform
+
+MOST = 6  # prototypes: 720 assignments
+SWAPS = 32  # that `resample` tries
+
+
+@lru_cache(maxsize=8)
+def table(kinds: int) -> np.ndarray:
+    """All assignments [H, K] int32: which of K prototypes each slot is."""
+    if kinds > MOST:
+        raise ValueError(f"{kinds} prototypes have too many assignments: at most {MOST}")
+    return np.array(list(permutations(range(kinds))), np.int32)
+
+
+def marks(kinds: int) -> np.ndarray:
+    """The same as ones and zeros, [H, K * K] float32: a product with scores adds those of an assignment up."""
+    return np.eye(kinds, dtype=np.float32)[table(kinds)].reshape(len(table(kinds)), -1)
+
+
+def total(score: Array) -> Array:
+    """The summed score [..., H] of every assignment, for scores [..., K, K] of slots and prototypes."""
+    kinds = score.shape[-1]
+    return score.reshape(*score.shape[:-2], kinds * kinds) @ marks(kinds).T
+
+
+def combined(score: Array) -> Array:
+    """A posterior over assignments from scores of pairs [..., K, K]: [..., H], or the scores where K is too large for that."""
+    kinds = score.shape[-1]
+    return jax.nn.log_softmax(total(score)) if kinds <= MOST else jax.nn.log_softmax(score)
+
+
+def marginals(posterior: Array) -> Array:
+    """Probabilities [..., K, K] of what each slot is, from log-probabilities [..., H]."""
+    kinds = next(k for k in range(MOST + 1) if len(table(k)) >= posterior.shape[-1] and k)
+    return (jnp.exp(posterior) @ marks(kinds)).reshape(*posterior.shape[:-1], kinds, kinds)
+
+
+def index_of(truth: Array) -> Array:
+    """The number [B] of the assignment `truth` [B, K]."""
+    return jnp.argmax((truth[:, None] == table(truth.shape[1])).all(-1), 1)
+
+
+def numbered(index: Array, kinds: int) -> Array:
+    """The assignments [B, K] with these numbers [B]."""
+    return jnp.asarray(table(kinds))[index]
+
+
+def couple(old: Array, new: Array, index: Array, key: Array) -> Array:
+    """A draw [B] from `new`, given a draw `index` [B] from `old`, both log-probabilities [B, H].
+
+    It is an exact draw and differs from `index` as seldom as any could (a maximal coupling).
+    """
+    keep_key, draw_key = jax.random.split(key)
+    before, after = (jnp.take_along_axis(x, index[:, None], 1)[:, 0] for x in (old, new))
+    keep = jnp.log(uniform(keep_key, before.shape)) + before <= after
+    more = jnp.maximum(jnp.exp(new) - jnp.exp(old), 0) + 1e-12
+    drawn = jnp.argmax(jnp.log(more) + gumbel(draw_key, more.shape), 1)
+    return jnp.where(keep, index, drawn).astype(index.dtype)
+
+
+def resample(score: Array, choice: Array, key: Array) -> Array:
+    """Metropolis sampling of assignments `choice` [B, K], for scores of pairs [B, K, K]: SWAPS times two random slots may
+    exchange what they have."""
+    batch, kinds = choice.shape
+    numbers = uniform(key, (SWAPS, 3, batch))
+    each = jnp.arange(batch)
+
+    def swap(choice: Array, u: Array) -> tuple[Array, None]:
+        one = (u[0] * kinds).astype(jnp.int32)
+        other = (one + 1 + (u[1] * (kinds - 1)).astype(jnp.int32)) % kinds
+        own, theirs = choice[each, one], choice[each, other]
+        gain = score[each, one, theirs] + score[each, other, own] - score[each, one, own] - score[each, other, theirs]
+        swaps = jnp.log(u[2]) < gain
+        own, theirs = jnp.where(swaps, theirs, own), jnp.where(swaps, own, theirs)
+        return choice.at[each, one].set(own).at[each, other].set(theirs), None
+
+    return jax.lax.scan(swap, choice, numbers)[0]

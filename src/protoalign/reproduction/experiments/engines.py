@@ -1,0 +1,188 @@
+"""All pairs of a judge and an actor on the same imagined games; the engine bayes in worlds other than its own; and tables.
+
+A judge is q_theta (refreshed on games of the actor that uses it: pi_exp's or Thompson sampling's), the world model, or both
+added up; an actor is pi_exp, Thompson sampling or the most likely assignment. bayes is both with Thompson sampling, opa is
+q_theta with pi_exp.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from protoalign.agent import Agent
+from protoalign.alignment import finding_out
+from protoalign.alignment.actors import Actor, Exploring, MostLikely
+from protoalign.alignment.judges import Both, Judge, QTheta
+from protoalign.errors import UserError
+from protoalign.reproduction.experiments.imagined import mean_and_error
+from protoalign.rl.evaluate import evaluate
+from protoalign.rng import stream
+from protoalign.runs import Run
+from protoalign.stages import finder, judge_of, source_of
+from protoalign.worlds import registry
+
+WORLDS = 2048  # imagined worlds per pair
+MODELLED = 256  # ... where the world model judges: it takes a millisecond a step
+GAMES = 4  # in each
+OTHER = 1024  # imagined worlds in another world
+PAIRS = [(judge, actor) for judge in ("q_theta", "world model", "both") for actor in ("pi_exp", "Thompson", "most likely")]
+NAMES = {("q_theta", "pi_exp"): "opa", ("both", "Thompson"): "bayes"}
+
+
+def pair(agent: Agent, judge: str, actor: str) -> tuple[Judge, Actor] | None:
+    """A judge and an actor of an agent; None if it has not been trained for that."""
+    if agent.judge is None or agent.weight is None or (actor == "pi_exp" and agent.explorer is None):
+        return None
+    own = QTheta(agent.judge, float(agent.weight[0]))
+    explored = QTheta(agent.model) if agent.model is not None and actor == "pi_exp" else own
+    judges: dict[str, Any] = {"q_theta": explored, "world model": agent.world_judge, "both": None}
+    if agent.world_judge is not None:
+        judges["both"] = Both(explored, agent.world_judge)
+    actors: dict[str, Any] = {"pi_exp": agent.explorer and Exploring(agent.explorer), "Thompson": finder(agent)}
+    actors["most likely"] = MostLikely(agent.task)
+    return None if judges[judge] is None else (judges[judge], actors[actor])
+
+
+def measure(folder: Path, seed: int, others: tuple[str, ...] = ()) -> dict[str, Any]:
+    """All pairs that the agent of a run folder is trained for, and its engine bayes in `others`, worlds by name."""
+    agent, result = Agent.load(folder), Run(folder, create=False).result()
+    if agent.judge is None or "bayes" not in result:
+        raise UserError(f"the agent in {folder} is not trained for the engine bayes: 'protoalign model {folder}'")
+    world = registry.make(agent.spec.name)
+    source = source_of(world.fresh() if hasattr(world, "fresh") else world, agent.vocabulary)
+    number = agent.settings.task.evaluation
+    played = evaluate(source, agent.task, stream(seed, "engines/source"), number).returns
+    found: dict[str, Any] = {"source_return": mean_and_error(played), "bayes": result["bayes"], "pairs": {}, "others": {}}
+    found["seconds"], found["engines"] = result["seconds"], result.get("engines", {})
+    for judge, actor in PAIRS:
+        chosen = pair(agent, judge, actor)
+        if chosen is None:
+            continue
+        worlds = min(agent.settings.judge.measured, WORLDS if judge == "q_theta" else MODELLED)
+        key = stream(seed, "engines/games")
+        figures = finding_out.measure(source, agent.hideable, *chosen, key, worlds, agent.longest, GAMES)
+        found["pairs"][f"{judge} + {actor}"] = figures
+    for name in others:
+        other = source_of(registry.make(name), agent.vocabulary)
+        returns = evaluate(other, agent.task, stream(seed, "engines/source"), number).returns
+        key, judge_ = stream(seed, f"engines/{name}"), judge_of(agent)
+        figures = finding_out.measure(other, agent.hideable, judge_, finder(agent), key, OTHER, agent.longest)
+        found["others"][name] = {"source_return": mean_and_error(returns), **figures}
+    return found
+
+
+def show(runs: dict[str, list[dict[str, Any]]]) -> str:
+    """Tables of what `measure` found, by world and seed."""
+    return "\n".join([_headline(runs), _pairs(runs), _calibration(runs), _others(runs)])
+
+
+def _headline(runs: dict[str, list[dict[str, Any]]]) -> str:
+    lines = [
+        "## The engine bayes: finding out while playing",
+        "",
+        "Means over seeds with standard errors over them; preset fast; imagined worlds with everything hidden. Ratios are to",
+        "the source's return. Seconds are of one core besides pi_task, compiling included.",
+        "",
+        "| world | seeds | worlds a seed | right after 1 | after 2 | return 1 / source | return 2 / source | steps to 0.99 | "
+        "right then | seconds |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for world, found in runs.items():
+        figures = [run["bayes"] for run in found]
+        source = [run["source_return"][0] for run in found]
+        cells = [
+            _mean([f["one_episode_correct"] for f in figures], 4),
+            _mean([f["two_episodes_correct"] for f in figures], 4),
+            *(_mean([f["returns"][g][0] / s for f, s in zip(figures, source, strict=True)], 3) for g in range(2)),
+            _mean([f["sure_steps"][0] for f in figures if f["sure_steps"]], 2),
+            _mean([f["sure_right"] for f in figures if f["sure_right"] is not None], 4),
+            _mean([run["seconds"]["model"] for run in found], 0),
+        ]
+        lines.append(f"| {world} | {len(found)} | {figures[0]['measured_worlds']} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _pairs(runs: dict[str, list[dict[str, Any]]]) -> str:
+    lines = [
+        "## All pairs of judge and actor, on the same games",
+        "",
+        "| world | judge + actor | seeds x worlds | right after 1 / 2 / 4 | return 1 / 2 / 4, to the source's | "
+        "steps to 0.99 | right then |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for world, found in runs.items():
+        for judge, actor in PAIRS:
+            name = f"{judge} + {actor}"
+            there = [(run["pairs"][name], run["source_return"][0]) for run in found if name in run["pairs"]]
+            if not there:
+                continue
+            right = (_mean([f[f"{n}_correct"] for f, _ in there], 4) for n in ("one_episode", "two_episodes", "four_episodes"))
+            earned = (_mean([f["returns"][g][0] / s for f, s in there], 3) for g in (0, 1, 3))
+            sure = [f for f, _ in there if f["sure_steps"]]
+            steps = _mean([f["sure_steps"][0] for f in sure], 2) if sure else "never"
+            then = _mean([f["sure_right"] for f in sure], 4) if sure else ""
+            label = f"{name} (**{NAMES[judge, actor]}**)" if (judge, actor) in NAMES else name
+            size = f"{len(there)} x {there[0][0]['measured_worlds']}"
+            lines.append(f"| {world} | {label} | {size} | {' / '.join(right)} | {' / '.join(earned)} | {steps} | {then} |")
+    return "\n".join(lines) + "\n"
+
+
+def _calibration(runs: dict[str, list[dict[str, Any]]]) -> str:
+    lines = [
+        "## Is bayes right as often as it says?",
+        "",
+        "All steps of all games and seeds: what it said on average -> how often it was right (steps).",
+        "",
+        "| world | 0.5 to 0.7 | 0.7 to 0.85 | 0.85 to 0.95 | 0.95 to 0.99 | 0.99 to 1 |",
+        "|---|---|---|---|---|---|",
+    ]
+    rows = {world: [run["bayes"] for run in found] for world, found in runs.items()}
+    for world, found in runs.items():
+        for other in dict.fromkeys(name for run in found for name in run["others"]):
+            rows[f"{world} in {other}"] = [run["others"][other] for run in found if other in run["others"]]
+    for name, figures in rows.items():
+        cells = [reliable([f["calibration"] for f in figures], low) for low in (0.5, 0.7, 0.85, 0.95, 0.99)]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def reliable(tables: list[list[list[float]]], low: float) -> str:
+    """One bin, from `low` on, of several reliability tables together."""
+    rows = np.array([row for table in tables for row in table if row[0] == low]).reshape(-1, 5)
+    if not rows[:, 4].sum():
+        return "none"
+    said, right = (np.average(rows[:, i], weights=rows[:, 4]) for i in (2, 3))
+    return f"{said:.3f} -> {right:.3f} ({int(rows[:, 4].sum()):,})"
+
+
+def _others(runs: dict[str, list[dict[str, Any]]]) -> str:
+    lines = [
+        "## Trained in one world, put into another",
+        "",
+        f"The engine bayes; {OTHER} imagined worlds a seed. Ratios are to what the policy earns there if it knows everything.",
+        "",
+        "| trained in | target | seeds | right after 1 | after 2 | return 1 / source | return 2 / source | "
+        "steps to 0.99 | right then |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for world, found in runs.items():
+        for name in dict.fromkeys(name for run in found for name in run["others"]):
+            there = [run["others"][name] for run in found if name in run["others"]]
+            cells = [
+                _mean([f["one_episode_correct"] for f in there], 4),
+                _mean([f["two_episodes_correct"] for f in there], 4),
+                *(_mean([f["returns"][g][0] / f["source_return"][0] for f in there], 3) for g in range(2)),
+                _mean([f["sure_steps"][0] for f in there if f["sure_steps"]], 2),
+                _mean([f["sure_right"] for f in there if f["sure_right"] is not None], 4),
+            ]
+            lines.append(f"| {world} | {name} | {len(there)} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _mean(values: list[float], digits: int) -> str:
+    """Mean over seeds, and its standard error if there are several."""
+    if not values:
+        return "never"
+    error = f" ± {np.std(values, ddof=1) / len(values) ** 0.5:.{digits}f}" if len(values) > 1 else ""
+    return f"{np.mean(values):.{digits}f}{error}"

@@ -1,0 +1,136 @@
+"""Games in imagined worlds by any judge and actor, how they are summed up, and a judge that is trained on them."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from protoalign.alignment import assignments, finding_out, imagined_games, judge_training
+from protoalign.alignment.actors import Exploring, MostLikely, Thompson
+from protoalign.alignment.exploration import explorer_from
+from protoalign.alignment.imagination import imagine
+from protoalign.alignment.judges import QTheta
+from protoalign.rl.networks import RelativeNet
+from protoalign.runs import Memory
+from protoalign.settings import JudgeConfig
+from tests.alignment.helpers import ALL, model, scene, source
+
+
+def task():
+    return RelativeNet(np.random.default_rng(0), scene(), 16, ALL)
+
+
+class Oracle(eqx.Module):
+    """A judge that knows."""
+
+    prototypes: int = 5
+
+    def begin(self, imagined, seen):
+        return jnp.zeros(len(imagined.truth))
+
+    def watch(self, state, imagined, step):
+        return state + 1
+
+    def score(self, state, imagined):
+        return assignments.combined(10 * jax.nn.one_hot(imagined.truth, 5))
+
+    def belief(self, state, imagined):
+        return jax.nn.one_hot(imagined.truth, 5)
+
+
+ACTORS = {
+    "thompson": lambda: Thompson(task()),
+    "most likely": lambda: MostLikely(task()),
+    "pi_exp": lambda: Exploring(explorer_from(task(), ALL, np.random.default_rng(0), 0.5)),
+}
+
+
+@pytest.mark.parametrize("actor", ACTORS)
+def test_any_actor_plays_with_any_judge(actor):
+    games = imagined_games.play(source(), ALL, QTheta(model()), ACTORS[actor](), jax.random.key(0), 32, 2, 31)
+    assert games.sure.shape == games.right.shape == games.going.shape == (2, 32, 31)
+    assert games.episodes.observation.tiles.shape == (2, 32, 32, 6, 6)
+    assert (games.episodes.length > 0).all()
+    assert games.hidden.all()
+    assert games.met[..., [0, 2, 4]].all(), "floor, agent and walls are in every picture"
+    assert ((games.sure > 0) & (games.sure <= 1.0001)).all()
+
+
+def test_who_knows_all_plays_as_in_the_source_and_is_right_at_once():
+    """Every actor that plays pi_task plays the very same games if the judge knows: slots are renamed, nothing else."""
+    played = [
+        imagined_games.play(source(), ALL, Oracle(), actor, jax.random.key(1), 64, 1, 31)
+        for actor in (Thompson(task(), 8.0), MostLikely(task()))
+    ]
+    for games in played:
+        assert games.right[games.going].all()
+        found = finding_out.figures(games)
+        assert found["one_episode_correct"] == 1
+        assert found["sure_steps"][0] == 1
+        assert found["sure_right"] == 1
+    np.testing.assert_array_equal(played[0].episodes.action, played[1].episodes.action)
+
+
+def test_nothing_but_codes_reaches_judge_and_actor():
+    """The same games with slots numbered otherwise give the same beliefs about what they truly are."""
+    net = model()
+    first = imagined_games.play(source(), ALL, QTheta(net), MostLikely(task()), jax.random.key(2), 64, 1, 31)
+    episodes = jax.tree.map(lambda x: x[0], first.episodes)
+    for key in (3, 4):
+        imagined = imagine(jax.random.key(key), 64, 5, 1.0)
+        loss, _ = judge_training.loss(net, episodes, imagined)
+        plain = imagine(jax.random.key(5), 64, 5, 1.0)
+        np.testing.assert_allclose(loss, judge_training.loss(net, episodes, plain)[0], rtol=1e-4)
+
+
+def test_figures_by_hand():
+    """Two worlds of three steps: one sure and right after two steps, one sure of the wrong thing after one."""
+    sure = np.array([[[0.5, 0.995, 0.999], [0.992, 0.6, 0.6]]])
+    right = np.array([[[False, True, True], [False, True, True]]])
+    reward = np.array([[[1.0, 0.0, 1.0], [0.0, -1.0, 0.0]]])
+    length = np.array([[3, 2]])
+    from protoalign.alignment.imagined_games import Games
+    from protoalign.rl.history import Episodes
+
+    episodes = Episodes(None, np.zeros((1, 2, 3)), reward, length, np.ones((1, 2), bool))
+    met = np.array([[[True, True, True], [True, False, False]]])
+    games = Games(episodes, sure, right, np.zeros((1, 2, 6)), np.zeros(2, int), met, np.ones((2, 3), bool))
+    found = finding_out.figures(games)
+    assert found["one_episode_correct"] == 0.5, "of the second world two prototypes were never met"
+    assert found["returns"][0][0] == 0.5
+    assert found["sure_steps"][0] == 1.5
+    assert found["sure_right"] == 0.5
+    assert found["sure_share"] == 1.0
+    bins = {tuple(row[:2]): row[2:] for row in found["calibration"]}
+    assert bins[0.99, 1.0] == [pytest.approx((0.995 + 0.999 + 0.992) / 3, abs=1e-4), pytest.approx(2 / 3, abs=1e-4), 3]
+    assert sum(row[4] for row in found["calibration"]) == 5
+
+
+def test_a_judge_learns_from_its_actors_games_and_is_calibrated():
+    """In half a minute on a small board: from one in 120 to most assignments right, and what it says can be believed."""
+    config = JudgeConfig(updates=120, period=20, games=256, twice=0.0, hide_all=1.0)
+    actor, fresh = Thompson(task(), 4.0), model()
+    trained, _ = judge_training.train_judge(Memory(), config, source(), fresh, actor, 0, 31)
+    games = imagined_games.play(source(), ALL, QTheta(trained), actor, jax.random.key(9), 256, 1, 31)
+    weight = judge_training.calibrate(trained, jax.tree.map(lambda x: x[0], games.episodes), config)
+    judged = imagined_games.play(source(), ALL, QTheta(trained, weight), actor, jax.random.key(10), 512, 1, 31)
+    found = finding_out.figures(judged)
+    before = finding_out.figures(imagined_games.play(source(), ALL, QTheta(fresh), actor, jax.random.key(10), 512, 1, 31))
+    assert before["one_episode_correct"] < 0.1
+    assert found["one_episode_correct"] > 0.3, "all but zombie and cow, which a policy that knows nothing hardly ever tells"
+    for _, _, said, right, count in found["calibration"]:
+        if count > 1000:
+            assert abs(said - right) < 0.15
+
+
+def test_the_weight_of_evidence_is_found():
+    """Scores that say too little are strengthened, those that say too much are weakened."""
+    net = model()
+    episodes = jax.tree.map(
+        lambda x: x[0],
+        imagined_games.play(source(), ALL, QTheta(net), Thompson(task()), jax.random.key(2), 64, 1, 31).episodes,
+    )
+    config = JudgeConfig(batch=64)
+    loud = eqx.tree_at(lambda m: (m.read.weight, m.read.bias), net, (50 * net.read.weight, 50 * net.read.bias))
+    assert judge_training.calibrate(loud, episodes, config) == pytest.approx(judge_training.WEIGHTS[0])
