@@ -22,6 +22,8 @@ from protoalign.runs import Run
 from protoalign.stages import finder, judge_of, source_of
 from protoalign.worlds import registry
 
+Runs = dict[str, list[dict[str, Any]]]  # by world, one for each seed
+TOLD = ("target_steps", "explore_returns", "mapping_correct", "sureness", "sure_after", "inference_ms", "ratio", "ratio_own")
 WORLDS = 2048  # imagined worlds per pair
 MODELLED = 256  # ... where the world model judges: it takes a millisecond a step
 GAMES = 4  # in each
@@ -45,16 +47,27 @@ def pair(agent: Agent, judge: str, actor: str) -> tuple[Judge, Actor] | None:
 
 
 def measure(folder: Path, seed: int, others: tuple[str, ...] = ()) -> dict[str, Any]:
-    """All pairs that the agent of a run folder is trained for, and its engine bayes in `others`, worlds by name."""
-    agent, result = Agent.load(folder), Run(folder, create=False).result()
-    if agent.judge is None or "bayes" not in result:
-        raise UserError(f"the agent in {folder} is not trained for the engine bayes: 'protoalign model {folder}'")
+    """The engine bayes of a run folder: in its own world, as its training has measured it, and in `others`, worlds by name."""
+    agent, result = _load(folder)
+    found: dict[str, Any] = {key: result[key] for key in ("bayes", "seconds")}
+    found["target"] = {name: result["engines"]["bayes"][name] for name in TOLD if name in result["engines"]["bayes"]}
+    found["source_return"] = _source_return(agent, agent.spec.name, seed)
+    found["others"] = {}
+    for name in others:
+        other = source_of(registry.make(name), agent.vocabulary)
+        key, judge = stream(seed, f"engines/{name}"), judge_of(agent)
+        figures = finding_out.measure(other, agent.hideable, judge, finder(agent), key, OTHER, agent.longest)
+        found["others"][name] = {"source_return": _source_return(agent, name, seed), **figures}
+    return found
+
+
+def measure_pairs(folder: Path, seed: int) -> dict[str, Any]:
+    """All pairs that the agent of a run folder is trained for."""
+    agent, result = _load(folder)
     world = registry.make(agent.spec.name)
     source = source_of(world.fresh() if hasattr(world, "fresh") else world, agent.vocabulary)
-    number = agent.settings.task.evaluation
-    played = evaluate(source, agent.task, stream(seed, "engines/source"), number).returns
-    found: dict[str, Any] = {"source_return": mean_and_error(played), "bayes": result["bayes"], "pairs": {}, "others": {}}
-    found["seconds"], found["engines"] = result["seconds"], result.get("engines", {})
+    found: dict[str, Any] = {"source_return": _source_return(agent, agent.spec.name, seed), "pairs": {}}
+    found["seconds"], found["explore_steps"] = result["seconds"], result.get("explore_steps")
     for judge, actor in PAIRS:
         chosen = pair(agent, judge, actor)
         if chosen is None:
@@ -63,21 +76,30 @@ def measure(folder: Path, seed: int, others: tuple[str, ...] = ()) -> dict[str, 
         key = stream(seed, "engines/games")
         figures = finding_out.measure(source, agent.hideable, *chosen, key, worlds, agent.longest, GAMES)
         found["pairs"][f"{judge} + {actor}"] = figures
-    for name in others:
-        other = source_of(registry.make(name), agent.vocabulary)
-        returns = evaluate(other, agent.task, stream(seed, "engines/source"), number).returns
-        key, judge_ = stream(seed, f"engines/{name}"), judge_of(agent)
-        figures = finding_out.measure(other, agent.hideable, judge_, finder(agent), key, OTHER, agent.longest)
-        found["others"][name] = {"source_return": mean_and_error(returns), **figures}
     return found
 
 
-def show(runs: dict[str, list[dict[str, Any]]]) -> str:
-    """Tables of what `measure` found, by world and seed."""
-    return "\n".join([_headline(runs), _pairs(runs), _calibration(runs), _others(runs)])
+def _load(folder: Path) -> tuple[Agent, dict[str, Any]]:
+    agent, result = Agent.load(folder), Run(folder, create=False).result()
+    if agent.judge is None or "bayes" not in result:
+        raise UserError(f"the agent in {folder} is not trained for the engine bayes: 'protoalign model {folder}'")
+    return agent, result
 
 
-def _headline(runs: dict[str, list[dict[str, Any]]]) -> str:
+def _source_return(agent: Agent, name: str, seed: int) -> list[float]:
+    """What pi_task earns in a world if it knows everything: mean and standard error."""
+    world = registry.make(name)
+    source = source_of(world.fresh() if hasattr(world, "fresh") else world, agent.vocabulary)
+    number = 2 * agent.settings.task.evaluation
+    return mean_and_error(evaluate(source, agent.task, stream(seed, "engines/source"), number).returns)
+
+
+def show(runs: Runs, pairs: Runs) -> str:
+    """Tables of what `measure` and `measure_pairs` found, by world and seed."""
+    return "\n".join([_headline(runs), *([_pairs(pairs)] if pairs else []), _calibration(runs), _others(runs)])
+
+
+def _headline(runs: Runs) -> str:
     lines = [
         "## The engine bayes: finding out while playing",
         "",
@@ -103,7 +125,7 @@ def _headline(runs: dict[str, list[dict[str, Any]]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _pairs(runs: dict[str, list[dict[str, Any]]]) -> str:
+def _pairs(runs: Runs) -> str:
     lines = [
         "## All pairs of judge and actor, on the same games",
         "",
@@ -128,7 +150,7 @@ def _pairs(runs: dict[str, list[dict[str, Any]]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _calibration(runs: dict[str, list[dict[str, Any]]]) -> str:
+def _calibration(runs: Runs) -> str:
     lines = [
         "## Is bayes right as often as it says?",
         "",
@@ -156,7 +178,7 @@ def reliable(tables: list[list[list[float]]], low: float) -> str:
     return f"{said:.3f} -> {right:.3f} ({int(rows[:, 4].sum()):,})"
 
 
-def _others(runs: dict[str, list[dict[str, Any]]]) -> str:
+def _others(runs: Runs) -> str:
     lines = [
         "## Trained in one world, put into another",
         "",

@@ -36,7 +36,7 @@ from protoalign.reproduction.experiments.paper import WORLDS
 from protoalign.reproduction.settings import baseline_config, family
 from protoalign.runs import Run
 from protoalign.runtime import versions
-from protoalign.settings import plain
+from protoalign.settings import ENGINES, plain
 from protoalign.worlds import registry
 
 CRAFTER = "crafter"
@@ -200,17 +200,16 @@ class Results:
     # -- engines ---------------------------------------------------------------------------------------------------
 
     def engines(self, worlds: Iterable[str] = ()) -> str:
-        """All pairs of judge and actor, and the engine bayes: tables, after training and measuring in `worlds`."""
+        """The engine bayes, and all pairs of judge and actor: tables, after training and measuring in `worlds`."""
         for world in worlds:
             for seed in range(self.seeds or SEEDS.get(world, FOUR)):
-                self._engines(world, seed)
-        every = (*WORLDS, CRAFTER)
-        there = {world: [s for s in range(100) if self._engines_path(world, s).exists()] for world in every}
-        found = {world: [self._engines(world, seed) for seed in seeds] for world, seeds in there.items() if seeds}
+                self.bayes(world, seed)
+                self.pairs(world, seed)
+        found, pairs = self._there_of("bayes", self.bayes), self._there_of("pairs", self.pairs)
         if not found:
             raise Missing(f"no engine has been measured: there is nothing in {self.results / 'engines'}")
-        self.missing |= {f"engines in {world}" for world in every if not there[world]}
-        shown = engines.show(found)
+        self.missing |= {f"engines in {world}" for world in (*WORLDS, CRAFTER) if world not in found}
+        shown = engines.show(found, pairs)
         try:
             best = self.rows("best_first_episode", best_first_episode.measure, WORLDS[0])
         except Missing:
@@ -218,17 +217,33 @@ class Results:
             return shown
         return shown + "\n" + best_first_episode.show(best["rows"])
 
-    def _engines(self, world: str, seed: int) -> dict[str, Any]:
+    def bayes(self, world: str, seed: int) -> dict[str, Any]:
+        """The engine bayes in one world from one seed; from the first of Hunter's also in the others."""
+
         def make() -> dict[str, Any]:
             folder = self.folder(world, seed)
             stages.run(registry.make(world), folder, seed, "target", 4, engine="bayes")
-            stages.run(registry.make(world), folder, seed, "target", 4, engine="opa")
             return engines.measure(folder, seed, WORLDS[1:] if world == WORLDS[0] else ())
 
-        return self.get(self._engines_path(world, seed), f"engines in {world}, seed {seed},", make)
+        return self.get(self._engines_path("bayes", world, seed), f"the engine bayes in {world}, seed {seed},", make)
 
-    def _engines_path(self, world: str, seed: int) -> Path:
-        return self.results / "engines" / f"{world}-s{seed}.json"
+    def pairs(self, world: str, seed: int) -> dict[str, Any]:
+        """All pairs of judge and actor in one world from one seed."""
+
+        def make() -> dict[str, Any]:
+            folder = self.folder(world, seed)
+            for engine in ENGINES:
+                stages.run(registry.make(world), folder, seed, "target", 4, engine=engine)
+            return engines.measure_pairs(folder, seed)
+
+        return self.get(self._engines_path("pairs", world, seed), f"judges and actors in {world}, seed {seed},", make)
+
+    def _there_of(self, part: str, get: Callable[[str, int], dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+        there = {w: [s for s in range(100) if self._engines_path(part, w, s).exists()] for w in (*WORLDS, CRAFTER)}
+        return {world: [get(world, seed) for seed in seeds] for world, seeds in there.items() if seeds}
+
+    def _engines_path(self, part: str, world: str, seed: int) -> Path:
+        return self.results / "engines" / f"{part}-{world}-s{seed}.json"
 
     # -- Crafter ---------------------------------------------------------------------------------------------------
 
