@@ -29,7 +29,7 @@ class Oracle(eqx.Module):
     def begin(self, imagined, seen):
         return jnp.zeros(len(imagined.truth))
 
-    def watch(self, state, imagined, step):
+    def watch(self, state, imagined, step, going=None):
         return state + 1
 
     def score(self, state, imagined):

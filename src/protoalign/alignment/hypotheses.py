@@ -32,6 +32,7 @@ FLOOR = np.log(1e-4)  # no single episode may rule anything out for good
 REACH = 600.0  # nats: exp(-REACH) is about the least float64, so in exact sums no type counts for more than REACH / T
 NEVER = 1e5  # nats below a type's best: as good as impossible, for `decode`
 TRIES = 32  # of `redraw`
+MOVES = 64  # of `walk`
 CHAINS, SWEEPS, BURN, SWAPS, GROUP = 128, 320, 64, 3, 4  # Gibbs sampling: (SWEEPS - BURN) * CHAINS = 32,768 draws
 
 
@@ -125,6 +126,28 @@ def redraw(
         if rng.random() * probability(new, drawn, one_to_one) >= probability(old, drawn, one_to_one):
             break
     return drawn
+
+
+def walk(score: np.ndarray, choice: np.ndarray, rng: np.random.Generator, one_to_one: bool = False) -> np.ndarray:
+    """A draw [T] after MOVES steps of a Metropolis chain from `choice` [T], for scores [T, C]: cheap at any size.
+
+    A move gives a random type a random prototype, or exchanges those of two types.
+    """
+    score, _, variant = _check(score, one_to_one, NEVER)
+    types, prototypes = score.shape
+    price, each = (np.log(variant) if variant else -NEVER), np.arange(types)
+    choice = np.array(choice)
+    worth = score[each, choice].sum() + price * _shared(choice)
+    for one, other, c, swap, u in zip(*(rng.random((5, MOVES)) * [[types], [types], [prototypes], [1], [1]]), strict=True):
+        moved = choice.copy()
+        if swap < 0.5:
+            moved[[int(one), int(other)]] = choice[[int(other), int(one)]]
+        else:
+            moved[int(one)] = int(c)
+        would = score[each, moved].sum() + price * _shared(moved)
+        if np.log(u) < would - worth:
+            choice, worth = moved, would
+    return choice
 
 
 def sureness(score: np.ndarray, unmet: int = 0, absent: float = 1.0, one_to_one: bool = False) -> float:

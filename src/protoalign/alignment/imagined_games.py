@@ -121,7 +121,7 @@ def _play(
             after, (reward, terminated, truncated) = world.step(state, action, world_key)
             then = see(after)
             happened = Step(seen.tiles, then.tiles, seen.numbers, then.numbers, action, reward)
-            watched = select(over, watched, judge.watch(watched, imagined, happened))
+            watched = select(over, watched, judge.watch(watched, imagined, happened, ~over))
             sure, right = verdict(posterior(earlier, watched))
             out = (
                 world.observe(state),

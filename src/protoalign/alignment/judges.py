@@ -32,8 +32,8 @@ class Judge(Protocol):
         """What is known from the first pictures of B episodes, codes [B, H, W] and numbers [B, M]."""
         ...
 
-    def watch(self, state: Any, imagined: Imagined, step: Step) -> Any:
-        """... and after a transition."""
+    def watch(self, state: Any, imagined: Imagined, step: Step, going: Array | None = None) -> Any:
+        """... and after a transition; what is returned of episodes that are not `going` [B] means nothing."""
         ...
 
     def score(self, state: Any, imagined: Imagined) -> Array:
@@ -58,7 +58,7 @@ class QTheta(eqx.Module):
     def begin(self, imagined: Imagined, seen: Observation) -> Array:
         return self.model.begin(*imagined.truth.shape)
 
-    def watch(self, state: Array, imagined: Imagined, step: Step) -> Array:
+    def watch(self, state: Array, imagined: Imagined, step: Step, going: Array | None = None) -> Array:
         return self.model.update(state, imagined, self.model.digest(step, state.shape[1]))
 
     def score(self, state: Array, imagined: Imagined) -> Array:
@@ -81,8 +81,8 @@ class Both(eqx.Module):
     def begin(self, imagined: Imagined, seen: Observation) -> Any:
         return self.first.begin(imagined, seen), self.second.begin(imagined, seen)
 
-    def watch(self, state: Any, imagined: Imagined, step: Step) -> Any:
-        return self.first.watch(state[0], imagined, step), self.second.watch(state[1], imagined, step)
+    def watch(self, state: Any, imagined: Imagined, step: Step, going: Array | None = None) -> Any:
+        return self.first.watch(state[0], imagined, step, going), self.second.watch(state[1], imagined, step, going)
 
     def score(self, state: Any, imagined: Imagined) -> Array:
         both = self.first.score(state[0], imagined) + self.second.score(state[1], imagined)

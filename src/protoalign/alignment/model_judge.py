@@ -121,8 +121,12 @@ class ModelJudge(eqx.Module):
         said = self.weights.start * jax.lax.map(lambda g: self.model.starts_under(jnp.asarray(self.tables), g), first)
         return said + self._known(imagined)
 
-    def watch(self, state: Array, imagined: Imagined, step: Step) -> Array:
-        evidence = jax.lax.map(lambda one: self.evidence(one), step)
+    def watch(self, state: Array, imagined: Imagined, step: Step, going: Array | None = None) -> Array:
+        nothing = Evidence(*(jnp.zeros(len(self.tables)) for _ in Evidence._fields))
+        going = jnp.ones(len(state), bool) if going is None else going
+        evidence = jax.lax.map(
+            lambda x: jax.lax.cond(x[1], lambda one: self.evidence(one), lambda _: nothing, x[0]), (step, going)
+        )
         return state + weigh(self.weights, evidence, self._known(imagined) == 0)
 
     def evidence(self, step: Step) -> Evidence:

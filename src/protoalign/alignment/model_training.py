@@ -93,7 +93,7 @@ def train_model(
     return state["model"], figures, seconds
 
 
-@lru_cache(maxsize=4)  # the same program twice in one process is compiled once: XLA may crash when it loads one again
+@lru_cache(maxsize=4)  # compiled once for a process that trains or resumes several times
 def _make_step(config: ModelConfig, eventful: int) -> Callable[..., Any]:
     """`step(model, optimiser_state, games, key, progress) -> ...`: some gradient steps, jitted; so many of a batch eventful."""
 

@@ -30,6 +30,8 @@ from protoalign.settings import Engine
 from protoalign.worlds.base import Spec
 
 FRAMES = 160  # pictures kept of the first steps
+FEW = 8  # tile types: with more, posteriors are looked at every SELDOM steps, and draws are steps of a chain
+SELDOM = 16
 SHARPNESS = 4.0  # the posterior to this power is what `bayes` draws from
 
 
@@ -136,7 +138,7 @@ def align(
     sureness: list[float] = []
     pictures: list[np.ndarray] = []
     key = jax.random.key(seed)
-    found: Mapping | None = None  # when sure
+    enough = False  # it is sure
     limit = longest or agent.spec.max_steps
     for episode in range(episodes):
         if episode:
@@ -151,7 +153,7 @@ def align(
                 for one in judges:
                     one.begin(*seen)
             action = actor(judge, now, jax.random.fold_in(key, len(actions)))
-            if len(types) <= hypotheses.EXACT or len(pictures) < FRAMES:  # sampled posteriors take their time
+            if len(types) <= FEW or len(actions) % SELDOM == 0:  # posteriors of many types take their time
                 beliefs.append(now.belief)
                 sureness.append(now.sureness)
             else:
@@ -169,12 +171,11 @@ def align(
             returns[-1] += float(reward)
             over = bool(terminated or truncated or time + 1 == limit)
             now = mapping(episode + over)
-            if sure is not None and found is None and now.sureness >= sure:
-                found = now
-            # An episode that counts is played to its end.
-            if over or (found is not None and engine == "opa"):
+            if sure is not None and not enough and (len(types) <= FEW or len(actions) % SELDOM == 0):
+                enough = now.sureness >= sure
+            if over or (enough and engine == "opa"):  # an episode that counts is played to its end
                 break
-        if found is not None:
+        if enough:
             break
     trace = Moment(
         np.array(episode_of, np.int32),
@@ -218,8 +219,14 @@ class Thompson:
             evidence, alone = SHARPNESS * mapping.evidence, mapping.one_to_one
         if not len(mapping.tile_types):
             return np.zeros(0, np.int64)
+        if len(evidence) > FEW:  # exact draws would take too long
+            begin = hypotheses.decode(evidence, alone) if self.last is None else self.last[1]
+            if len(begin) != len(evidence):  # new types
+                begin = np.concatenate([begin, hypotheses.decode(evidence, alone)])[: len(evidence)]
+                begin = begin if len(set(begin)) == len(begin) else hypotheses.decode(evidence, alone)
+            choice = hypotheses.walk(evidence, begin, self.rng, alone)
         # A posterior over numbered assignments is that of one type which may be any of them.
-        if self.last is None or self.last[0].shape != evidence.shape:
+        elif self.last is None or self.last[0].shape != evidence.shape:
             choice = hypotheses.draw(evidence, self.rng, alone)
         else:
             choice = hypotheses.redraw(self.last[0], evidence, self.last[1], self.rng, alone)

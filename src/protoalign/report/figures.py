@@ -164,7 +164,8 @@ def learning(result: Result, logged: Mapping[tuple[str, str], Points]) -> str:
         across = "updates" if stage in UPDATES else "steps in the world"
         curve = plots.curve(logged.get((stage, key), ()), (across, label), SHADES[stage])
         drawn += figure(img(curve, f"{heading}, against {across}", "plot"), caption, heading)
-    said = f"{NUMBERS[len(stages)]} part{'s' if len(stages) > 1 else ''}, trained in the source: the target is never seen in training. Faint, what was logged; bold, its mean."
+    parts = f"{NUMBERS[len(stages)]} part{'s' if len(stages) > 1 else ''}"
+    said = f"{parts}, trained in the source: the target is never seen in training. Faint, what was logged; bold, its mean."
     if result.imagined is not None and result.imagined.correct:
         said += f" With bayes: {right_after(result.imagined)}"
     known = [key for key in TOLD if key in result]
