@@ -34,7 +34,13 @@ SMALL = Settings(  # enough to play well and to be right nearly always after fou
     JudgeConfig(updates=160, period=20, games=256, hide_all=0.8, measured=256),
     target_episodes=128,
 )
-KILLED = {("task", 40), ("task", 76), ("judge", 110), ("infer", 90), ("explore", 16)}  # where the folder is copied as a kill would leave it
+KILLED = {
+    ("task", 40),
+    ("task", 76),
+    ("judge", 110),
+    ("infer", 90),
+    ("explore", 16),
+}  # where the folder is copied as a kill would leave it
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -362,7 +362,6 @@ def transfer(
         raise UserError(f"{world.spec.name} cannot be made with {', '.join(options)}") from None
     agent.check_engine(engine)
     mapping = agent.align(target, episodes, sure, seed, oracle, engine)
-    aligned = time.monotonic() - started
     mapping.about = {"env": world.spec.name, "target": look, "transfer_seed": seed, "oracle": oracle, **options}
     found = {
         "env": world.spec.name,
@@ -378,7 +377,6 @@ def transfer(
         "sureness": round(mapping.sureness, 5),
         "doubts": mapping.doubts,
         "sure_after": mapping.sure_after(),
-        "inference_ms": round(1000 * aligned / max(mapping.steps, 1), 3),
         "transfer_seconds": round(time.monotonic() - started, 3),
     }
     return mapping, found

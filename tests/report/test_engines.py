@@ -196,7 +196,6 @@ WRONG: dict[str, Callable[[dict[str, Any]], Any]] = {
     "sure after half a step": lambda r: r.update(sure_after=0.5),
     "explore_steps is a word": lambda r: r.update(explore_steps="many"),
     "a share above 1": lambda r: r.update(one_episode_correct=2.0),
-    "inference_ms is a word": lambda r: r.update(inference_ms="fast"),
     "bayes is a list": lambda r: r.update(bayes=[]),
     "returns without errors": lambda r: r["bayes"].update(returns=[1.0, 2.0]),
     "returns of three": lambda r: r["bayes"].update(returns=[[1.0, 0.1, 2.0]]),
@@ -223,7 +222,7 @@ def test_figures_of_engines_that_are_wrong(finished: Path, name: str):
 
 def test_figures_that_may_be_missing(finished: Path):
     values = json.loads((finished / "result.json").read_text())
-    optional = ("explore_steps", "one_episode_correct", "bayes", "engines", "sure_after", "inference_ms")
+    optional = ("explore_steps", "one_episode_correct", "bayes", "engines", "sure_after")
     for key in optional:
         Result(without(key)(values)).check()
     Result(without(*optional)(values)).check()

@@ -191,8 +191,6 @@ def settings(result: Result) -> str:
     }
     if "explore_steps" in result:
         run["steps, exploration policy"] = f"{result.count('explore_steps'):,}"
-    if "inference_ms" in result:
-        run["milliseconds for a step there"] = f"{result.number('inference_ms'):,.1f}"
     run |= {key: f"{result.number(key):g}" for key in ("noise", "jitter") if key in result and result.number(key)}
     run |= {key.replace("_", " "): f"{result.count(key):,}" for key in ("prototypes", "pictures_met") if key in result}
     times = {stage: f"{value:,.1f} s" for stage, value in seconds.items()} | {"together": f"{sum(seconds.values()):,.1f} s"}

@@ -84,7 +84,6 @@ class Result:
         for key in ("doubts", "kinds_not_met", "misread"):
             self.words(key)
         self.number("sureness")
-        self.number("inference_ms") if "inference_ms" in self else None
         self.numbers("seconds")
         self.table("versions")
         self.series("explore_returns")

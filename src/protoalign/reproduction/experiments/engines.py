@@ -23,7 +23,7 @@ from protoalign.stages import finder, judge_of, source_of
 from protoalign.worlds import registry
 
 Runs = dict[str, list[dict[str, Any]]]  # by world, one for each seed
-TOLD = ("target_steps", "explore_returns", "mapping_correct", "sureness", "sure_after", "inference_ms", "ratio", "ratio_own")
+TOLD = ("target_steps", "explore_returns", "mapping_correct", "sureness", "sure_after", "ratio", "ratio_own")
 WORLDS = 2048  # imagined worlds per pair
 MODELLED = 256  # ... where the world model judges: it takes a millisecond a step
 GAMES = 4  # in each
