@@ -19,7 +19,7 @@ os.environ.setdefault("XDG_RUNTIME_DIR", "/tmp")
 import hypothesis
 import pytest
 
-from protoalign.settings import PRESETS, ExploreConfig, InferConfig, JudgeConfig, PPOConfig, Settings, TaskConfig
+from protoalign.settings import PRESETS, ExploreConfig, InferConfig, JudgeConfig, ModelConfig, PPOConfig, Settings, TaskConfig
 
 hypothesis.settings.register_profile("default", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("default")
@@ -32,15 +32,11 @@ SMALL = Settings(  # enough to play well and to be right nearly always after fou
     InferConfig(updates=100, hide_all=1.0, twice=0.0),
     ExploreConfig(steps=49_152, rounds=2, refresh=50, episodes=256, hide_all=1.0, measured=256, ppo=EXPLORE_PPO),
     JudgeConfig(updates=160, period=20, games=256, hide_all=0.8, measured=256),
+    ModelConfig(games=1024, updates=300),
     target_episodes=128,
 )
-KILLED = {
-    ("task", 40),
-    ("task", 76),
-    ("judge", 110),
-    ("infer", 90),
-    ("explore", 16),
-}  # where the folder is copied as a kill would leave it
+# Where the folder is copied as a kill would leave it.
+KILLED = {("task", 40), ("task", 76), ("judge", 110), ("model", 20), ("infer", 90), ("explore", 16)}
 
 
 def pytest_configure(config: pytest.Config) -> None:

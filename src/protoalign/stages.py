@@ -45,6 +45,7 @@ from protoalign.worlds.base import World
 Store = Run | Memory
 MAPPINGS: dict[Engine, str] = {"bayes": "mapping", "opa": "mapping-opa"}  # files of a run's own mappings
 PRACTICE = 512  # games in disguise that weights of evidence are fitted on
+CAUTION = 0.8  # evidence counts for so much of what fits best: to be sure and wrong is worse than to be slow
 WEIGHED = 192  # ... of which for the world model's own
 
 
@@ -113,7 +114,7 @@ def task(world: World, store: Store, seed: int, settings: Settings, preset: str)
         vocabulary = vocabulary.learn(met, generator(seed, "novelty"), counts)
     else:
         vocabulary = vocabulary.learn(met, generator(seed, "novelty"))
-    agent = replace(agent, task=net, vocabulary=vocabulary, model=None, explorer=None)
+    agent = replace(agent, vocabulary=vocabulary, task=net, model=None, explorer=None, judge=None, world_model=None)
     measured = time.monotonic()
     fresh = world.fresh() if hasattr(world, "fresh") else world
     played = evaluate(source_of(fresh, vocabulary), net, stream(seed, "task/evaluate"), config.evaluation)
@@ -170,8 +171,11 @@ def judge_of(agent: Agent) -> Judge:
     return own if agent.world_judge is None else Both(own, agent.world_judge)
 
 
-def model(world: World, store: Store, agent: Agent) -> Agent:
-    """Train what the engine bayes needs: a judge for its actor, a world model, how much to believe both; and measure it."""
+def model(world: World, store: Store, agent: Agent, history: Episodes | None = None) -> Agent:
+    """Train what the engine bayes needs: a judge for its actor, a world model, how much to believe both; and measure it.
+
+    `history`, in prototypes, is the store's own if it is not given.
+    """
     config, learned = agent.settings.judge, agent.settings.model
     store.configure("infer", plain(agent.settings.infer))
     store.configure("judge", plain(config))
@@ -179,7 +183,7 @@ def model(world: World, store: Store, agent: Agent) -> Agent:
     if agent.judge is not None and "bayes" in store.result():
         return agent
     source, seed, longest = source_of(world, agent.vocabulary), agent.seed, agent.longest
-    agent = replace(agent, presence=presence(history_of(store, agent), agent.hideable))
+    agent = replace(agent, presence=presence(history or history_of(store, agent), agent.hideable))
     fresh = training.build_model(seed, agent.scene, agent.hideable, agent.settings.infer)
     judge, seconds = train_judge(store, config, source, fresh, finder(agent), seed, longest, world.spec.name)
     started = time.monotonic()
@@ -193,7 +197,7 @@ def model(world: World, store: Store, agent: Agent) -> Agent:
     if learned.games and len(agent.hideable) <= assignments.MOST:
         world_judge, told = dynamics(world, store, agent, disguised)
         games += learned.games
-    weight, share = calibrate(judge, disguised, config, world_judge)
+    weight, share = (CAUTION * x for x in calibrate(judge, disguised, config, world_judge))
     agent = replace(agent, judge=judge, weight=np.array([weight], np.float32))
     if world_judge is not None and share:
         tile, reward, start, slack, cap = world_judge.weights

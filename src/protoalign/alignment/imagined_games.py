@@ -21,7 +21,7 @@ from protoalign.arrays import select
 from protoalign.rl.history import Episodes
 from protoalign.rl.networks import Believed
 from protoalign.rl.rollout import Learnable
-from protoalign.rng import gumbel
+from protoalign.rng import gumbel, uniform
 from protoalign.worlds.base import Observation
 
 SIDE_BY_SIDE = 256  # imagined worlds in one compiled program
@@ -60,7 +60,10 @@ def play(
     longest: int,
     hide_all: float = 1.0,
 ) -> Games:
-    """`number` imagined worlds (a multiple of SIDE_BY_SIDE, or fewer), `games` games in each; NumPy arrays."""
+    """`number` imagined worlds (a multiple of SIDE_BY_SIDE, or fewer), `games` games in each; NumPy arrays.
+
+    Everything that may be hidden is hidden with probability `hide_all`, else a random subset; of many prototypes always that.
+    """
     parts = -(-number // SIDE_BY_SIDE)
     side = min(number, SIDE_BY_SIDE)
     found = [
@@ -89,8 +92,12 @@ def _play(
 ) -> Games:
     kinds, prototypes = len(hideable), judge.prototypes
     imagine_key, mind_key, games_key = jax.random.split(key, 3)
-    imagined = imagine(imagine_key, batch, kinds, hide_all)
     whole = kinds <= assignments.MOST
+    which = None
+    if not whole:  # of many prototypes any share is new, seldom all
+        u = uniform(jax.random.fold_in(imagine_key, 1), (batch, kinds + 1))
+        which = u[:, :-1] < u[:, -1:]
+    imagined = imagine(imagine_key, batch, kinds, hide_all, which=which)
     truth = assignments.index_of(imagined.truth) if whole else jnp.zeros(batch, jnp.int32)
 
     def see(state: Any) -> Observation:

@@ -17,8 +17,8 @@ SomeWorld = Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[
 Encoder = Literal["tiles", "conv"]
 Baseline = Literal["ppo", "darla", "lusr", "unit4rl", "ltmbr"]
 What = Literal[
-    "all", "table1", "table2", "baselines", "crafter", "encoders", "engines", "episodes", "necessity", "alignment",
-    "reconstruction", "calibration", "stopping", "random-looks", "frozen", "noise", "subsets", "mixed", "variants",
+    "all", "table1", "table2", "baselines", "crafter", "crafter-kinds", "encoders", "engines", "episodes", "necessity",
+    "alignment", "reconstruction", "calibration", "stopping", "random-looks", "frozen", "noise", "subsets", "mixed", "variants",
 ]  # fmt: skip
 
 

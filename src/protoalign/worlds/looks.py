@@ -5,6 +5,7 @@ A world hands in its `Art`. A look is then called by a name:
     source                  pictures of the package crafter (MIT)
     target                  drawn in code, like nothing in the source
     random:SEED             drawn at random
+    every:SEED              drawn at random, all kinds of things, also those that `target` and `random` leave as they are
     FOLDER                  a user's pictures: one PNG for each kind of thing, of any size
     only:zombie,cow:LOOK    only these kinds look as in LOOK, all others as in the source
     twins:zombie,cow:LOOK   as LOOK, but these kinds look alike, all as the first of them
@@ -18,7 +19,7 @@ import importlib.util
 import re
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +67,9 @@ def load(look: str, art: Art, tile: int = DRAWN) -> Sprites:
         return _source(art, tile)
     if look == "target":
         return _source(art, tile) | {kind: _scaled(_drawing(art, kind), tile) for kind in art.redrawn}
-    if colon and way == "random":
-        return _source(art, tile) | {kind: _scaled(sprite, tile) for kind, sprite in _random(_seed(look, rest), art).items()}
+    if colon and way in ("random", "every"):
+        some = replace(art, redrawn=art.kinds) if way == "every" else art
+        return _source(art, tile) | {kind: _scaled(sprite, tile) for kind, sprite in _random(_seed(look, rest), some).items()}
     if colon and way in ("only", "twins"):
         return _changed(way, rest, art, tile)
     if colon and way == "two":
