@@ -29,6 +29,11 @@ def test_what_a_run_leaves_behind(trained):
     ), "through pictures as in the compiled world"
     assert result["target_return_before"] < 0.3 * result["source_return"]
     assert result["one_episode_correct"] > 0.2, "chance is 1 in 120"
+    assert result["bayes"]["one_episode_correct"] > 0.8
+    assert result["bayes"]["returns"][1][0] > 0.85 * result["trained_return"], "the second episode is as good as the source's"
+    assert result["engine"] == "bayes"
+    assert set(result["engines"]) == {"bayes", "opa"}
+    assert (trained.run / "mapping-opa.json").exists()
     assert result["pictures_met"] == result["prototypes"] == 5
     if result["mapping_correct"]:
         assert (result["ratio"], result["ratio_se"]) == (1, 0), "the very same was played"
@@ -49,16 +54,19 @@ def test_killed_anywhere_it_ends_with_the_same_bits(trained, copied, monkeypatch
     (folder / "checkpoints" / f".{stage}-{update:08d}.json.tmp").write_text("{")
     with (folder / "metrics.jsonl").open("a") as file:
         file.write(f'{{"stage": "{stage}", "update": {update}}}\n{{"stage": "{stage}", "upd')
-    command = "task" if stage == "task" else "run"
-    monkeypatch.setattr(sys, "argv", ["protoalign", command, WORLD, "--out", str(folder), "--json"])
+    command, engine = {"task": ("task", None), "judge": ("run", "bayes"), "model": ("run", "bayes")}.get(stage, ("run", "opa"))
+    options = ["--engine", engine] if engine else []
+    monkeypatch.setattr(sys, "argv", ["protoalign", command, WORLD, "--out", str(folder), "--json", *options])
     with small():
         main()
     ours, theirs = (safetensors.numpy.load_file(path / "agent.safetensors") for path in (folder, trained.run))
     for name, value in ours.items():
         np.testing.assert_array_equal(value, theirs[name], err_msg=name)
-    if command == "run":
-        assert figures(folder) == figures(trained.run)
-        assert ours.keys() == theirs.keys()
+    if engine:
+        assert figures(folder)["engines"][engine] == figures(trained.run)["engines"][engine]
+        assert figures(folder)["bayes"] == figures(trained.run)["bayes"]
+        assert engine == "bayes" or figures(folder) == figures(trained.run)
+        assert engine == "bayes" or ours.keys() == theirs.keys()
 
 
 def test_settings_of_a_folder_stay_and_a_finished_one_is_only_shown(trained, copied, monkeypatch, capsys):

@@ -84,6 +84,16 @@ def test_nothing_but_codes_reaches_judge_and_actor():
         np.testing.assert_allclose(loss, judge_training.loss(net, episodes, plain)[0], rtol=1e-4)
 
 
+def test_many_prototypes_are_played_and_judged_pair_by_pair(monkeypatch):
+    """As if five were too many to compare all assignments."""
+    monkeypatch.setattr(assignments, "MOST", 4)
+    games = imagined_games.play(source(), ALL, QTheta(model()), Thompson(task(), 4.0), jax.random.key(0), 24, 1, 31)
+    assert games.score.shape == (1, 24, 5, 5)
+    assert 0.2 < games.hidden.mean() < 0.8, "any share of them is new"
+    assert (games.right[0, ~games.hidden.any(1)]).all(), "nothing is hidden, so nothing is wrong"
+    assert judge_training.calibrate(model(), games.episodes, JudgeConfig()) == (1.0, 0.0)
+
+
 def test_figures_by_hand():
     """Two worlds of three steps: one sure and right after two steps, one sure of the wrong thing after one."""
     sure = np.array([[[0.5, 0.995, 0.999], [0.992, 0.6, 0.6]]])
@@ -108,12 +118,12 @@ def test_figures_by_hand():
 
 
 def test_a_judge_learns_from_its_actors_games_and_is_calibrated():
-    """In half a minute on a small board: from one in 120 to most assignments right, and what it says can be believed."""
-    config = JudgeConfig(updates=120, period=20, games=256, twice=0.0, hide_all=1.0)
+    """From one in 120 to many assignments right, and what it says can be believed."""
+    config = JudgeConfig(updates=80, period=20, games=256, twice=0.0, hide_all=1.0)
     actor, fresh = Thompson(task(), 4.0), model()
     trained, _ = judge_training.train_judge(Memory(), config, source(), fresh, actor, 0, 31)
     games = imagined_games.play(source(), ALL, QTheta(trained), actor, jax.random.key(9), 256, 1, 31)
-    weight = judge_training.calibrate(trained, jax.tree.map(lambda x: x[0], games.episodes), config)
+    weight, _ = judge_training.calibrate(trained, jax.tree.map(lambda x: x[0], games.episodes), config)
     judged = imagined_games.play(source(), ALL, QTheta(trained, weight), actor, jax.random.key(10), 512, 1, 31)
     found = finding_out.figures(judged)
     before = finding_out.figures(imagined_games.play(source(), ALL, QTheta(fresh), actor, jax.random.key(10), 512, 1, 31))
@@ -133,4 +143,4 @@ def test_the_weight_of_evidence_is_found():
     )
     config = JudgeConfig(batch=64)
     loud = eqx.tree_at(lambda m: (m.read.weight, m.read.bias), net, (50 * net.read.weight, 50 * net.read.bias))
-    assert judge_training.calibrate(loud, episodes, config) == pytest.approx(judge_training.WEIGHTS[0])
+    assert judge_training.calibrate(loud, episodes, config) == (pytest.approx(judge_training.WEIGHTS[0]), 0.0)

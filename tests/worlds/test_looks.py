@@ -283,3 +283,15 @@ def test_wrong_tile_sizes(tile):
 def test_pictures_that_cannot_be_cut(shape, tile):
     with pytest.raises(UserError, match=r"cannot be cut|has shape"):
         looks.cut(np.zeros(shape, np.uint8), tile)
+
+
+def test_every_kind_can_be_redrawn_and_any_of_them_alone():
+    source, new = crafter.pictures("source"), crafter.pictures("every:3")
+    changed = (source != new).any((1, 2, 3))
+    assert [name for name, is_new in zip(crafter.TRUTH, changed, strict=True) if not is_new] == ["outside"], "it is plain grey"
+    only = crafter.pictures("only:water:every:3")
+    ids = (source != only).any((1, 2, 3))
+    assert {name for name, is_new in zip(crafter.TRUTH, ids, strict=True) if is_new} == {"water", "arrow"}, "arrows fly over it"
+    np.testing.assert_array_equal(looks.load("every:5", ART)["cow"], looks.load("random:5", ART)["cow"])
+    with pytest.raises(UserError, match="whole number"):
+        looks.load("every:x", ART)

@@ -18,7 +18,8 @@ Encoder = Literal["tiles", "conv"]
 Baseline = Literal["ppo", "darla", "lusr", "unit4rl", "ltmbr"]
 What = Literal[
     "all", "table1", "table2", "baselines", "crafter", "crafter-kinds", "encoders", "engines", "episodes", "necessity",
-    "alignment", "reconstruction", "calibration", "stopping", "random-looks", "frozen", "noise", "subsets", "mixed", "variants",
+    "alignment", "reconstruction", "calibration", "stopping", "random-looks", "played-looks", "frozen",
+    "noise", "subsets", "mixed", "variants",
 ]  # fmt: skip
 
 

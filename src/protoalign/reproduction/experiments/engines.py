@@ -27,7 +27,7 @@ TOLD = ("target_steps", "explore_returns", "mapping_correct", "sureness", "sure_
 WORLDS = 2048  # imagined worlds per pair
 MODELLED = 256  # ... where the world model judges: it takes a millisecond a step
 GAMES = 4  # in each
-OTHER = 1024  # imagined worlds in another world
+OTHER = 512  # imagined worlds in another world
 PAIRS = [(judge, actor) for judge in ("q_theta", "world model", "both") for actor in ("pi_exp", "Thompson", "most likely")]
 NAMES = {("q_theta", "pi_exp"): "opa", ("both", "Thompson"): "bayes"}
 

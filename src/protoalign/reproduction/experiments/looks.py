@@ -120,6 +120,28 @@ def mixed(path: Path, episodes: int = 4) -> Iterator[dict[str, Any]]:
         }
 
 
+def played_looks(path: Path, episodes: int = 4) -> Iterator[dict[str, Any]]:
+    """The engine bayes in random looks, in looks that change in part, and where kinds share a picture or one has two."""
+    agent, world = load(path)
+    every = kinds(world)
+    ways = {
+        "random looks": ["target", *(f"random:{seed}" for seed in range(1000, 1000 + RANDOM_LOOKS))],
+        "some kinds new": [f"only:{','.join(x)}:target" for n in range(1, len(every)) for x in combinations(every, n)],
+        "one kind with two pictures": [f"two:{kind}:random:{s}" for kind in every for s in range(3000, 3000 + TWO_LOOKS)],
+        "two kinds with one picture": [f"twins:{a},{b}:target" for a, b in combinations(every, 2)],
+    }
+    for i, (group, look) in enumerate((group, look) for group, some in ways.items() for look in some):
+        mapping = agent.align(world.make(look), episodes, seed=i, engine="bayes")
+        yield {
+            "group": group,
+            "look": look,
+            "right": judge(mapping, world, look)["mapping_correct"],
+            "sureness": round(mapping.sureness, 5),
+            "sure_after": mapping.sure_after(),
+            "returns": [round(x, 3) for x in mapping.returns],
+        }
+
+
 VARIANT = (
     "env", "mapping_correct", "sureness", "target_steps", "source_return", "target_return", "target_return_own", "ratio",
     "ratio_se", "ratio_own", "ratio_own_se",

@@ -37,7 +37,7 @@ from protoalign.reproduction.experiments.paper import WORLDS
 from protoalign.reproduction.settings import baseline_config, family
 from protoalign.runs import Run
 from protoalign.runtime import versions
-from protoalign.settings import ENGINES, plain
+from protoalign.settings import ENGINES, Engine, plain
 from protoalign.worlds import registry
 
 CRAFTER = "crafter"
@@ -114,18 +114,25 @@ class Results:
     def folder(self, world: str, seed: int) -> Path:
         return self.runs / f"{world}-s{seed}"
 
-    def agent(self, world: str, seed: int = 0) -> Path:
-        """The folder of a run, finished."""
+    def agent(self, world: str, seed: int = 0, engine: Engine = "opa") -> Path:
+        """The folder of a run, finished with an engine."""
         folder = self.folder(world, seed)
-        if not folder.exists() or "target_return" not in Run(folder, create=False).result():
-            whole(world, folder, seed)
+        if not folder.exists() or engine not in Run(folder, create=False).result().get("engines", {}):
+            whole(world, folder, seed, engine)
         return folder
 
-    def rows(self, name: str, measure: Callable[..., Iterable[dict[str, Any]]], world: str | None = None, *args: Any) -> Any:
+    def rows(
+        self,
+        name: str,
+        measure: Callable[..., Iterable[dict[str, Any]]],
+        world: str | None = None,
+        *args: Any,
+        engine: Engine = "opa",
+    ) -> Any:
         """Rows of one of the smaller experiments, on the first seed's agent."""
 
         def make() -> dict[str, Any]:
-            where = [self.agent(world)] if world else []
+            where = [self.agent(world, engine=engine)] if world else []
             rows = list(measure(*where, *args))
             return {"world": world, "seed": 0 if world else None, "versions": versions(), "rows": rows}
 
@@ -212,7 +219,7 @@ class Results:
         self.missing |= {f"engines in {world}" for world in (*WORLDS, CRAFTER) if world not in found}
         shown = engines.show(found, pairs)
         try:
-            best = self.rows("best_first_episode", best_first_episode.measure, WORLDS[0])
+            best = self.rows("best_first_episode", best_first_episode.measure, WORLDS[0], engine="bayes")
         except Missing:
             self.missing.add("the best first episode")
             return shown
@@ -223,7 +230,7 @@ class Results:
 
         def make() -> dict[str, Any]:
             folder = self.folder(world, seed)
-            stages.run(registry.make(world), folder, seed, "target", 4, engine="bayes")
+            whole(world, folder, seed, "bayes")
             return engines.measure(folder, seed, WORLDS[1:] if world == WORLDS[0] else ())
 
         return self.get(self._engines_path("bayes", world, seed), f"the engine bayes in {world}, seed {seed},", make)
@@ -234,7 +241,7 @@ class Results:
         def make() -> dict[str, Any]:
             folder = self.folder(world, seed)
             for engine in ENGINES:
-                stages.run(registry.make(world), folder, seed, "target", 4, engine=engine)
+                whole(world, folder, seed, engine)
             return engines.measure_pairs(folder, seed)
 
         return self.get(self._engines_path("pairs", world, seed), f"judges and actors in {world}, seed {seed},", make)
@@ -260,9 +267,9 @@ class Results:
             return shown
 
 
-def whole(world: str, folder: Path, seed: int) -> dict[str, Any]:
-    """The paper's method, the engine opa, as its tables have it."""
-    return stages.run(registry.make(world), folder, seed, "target", 4, engine="opa")
+def whole(world: str, folder: Path, seed: int, engine: Engine = "opa") -> dict[str, Any]:
+    """The whole method with an engine, as all tables have it."""
+    return stages.run(registry.make(world), folder, seed, "target", 4, engine=engine)
 
 
 def hand_over(trained: Path, folder: Path) -> None:
@@ -300,7 +307,7 @@ EXPERIMENTS: dict[str, Callable[[Results], str]] = {
     "baselines": Results.compare,
     "encoders": lambda r: encoders.show(r.rows("encoders", encoders.measure, None, r.runs, WORLDS[0])),
     "crafter": Results.crafter,
-    "crafter-kinds": lambda r: crafter_kinds.show(r.rows("crafter_kinds", crafter_kinds.measure, CRAFTER)),
+    "crafter-kinds": lambda r: crafter_kinds.show(r.rows("crafter_kinds", crafter_kinds.measure, CRAFTER, engine="bayes")),
     "engines": lambda r: r.engines(WORLDS if r.train else ()),
     "episodes": lambda r: tables.episodes(r.all()),
     "necessity": lambda r: tables.policies(r.all()),
@@ -309,6 +316,7 @@ EXPERIMENTS: dict[str, Callable[[Results], str]] = {
     "calibration": lambda r: tables.calibration(r.all()) + r.draw("calibration", figures.reliability),
     "stopping": lambda r: tables.stopping(r.all()),
     "random-looks": lambda r: look_tables.random_looks(r.rows("random_looks", looks.random_looks, WORLDS[0])),
+    "played-looks": lambda r: look_tables.played_looks(r.rows("played_looks", looks.played_looks, WORLDS[0], engine="bayes")),
     "frozen": lambda r: look_tables.frozen(r.rows("frozen", frozen.compare, WORLDS[0])),
     "noise": lambda r: look_tables.noise(r.rows("noise", looks.noisy_looks, WORLDS[0])),
     "subsets": lambda r: look_tables.subsets(r.rows("subsets", looks.subsets, WORLDS[0])),
