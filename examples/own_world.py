@@ -64,9 +64,8 @@ class Orchard(eqx.Module):
 
 if __name__ == "__main__":
     quick = bool(os.environ.get("PROTOALIGN_QUICK"))
-    budget = {"steps": 32_768, "explore_steps": 65_536} if quick else {"steps": 1_000_000, "explore_steps": 1_000_000}
     world = Orchard()
-    agent = pa.train(world, seed=0, **budget)
+    agent = pa.train(world, seed=0, steps=32_768 if quick else 1_000_000)
     for look in ("1", "2", "3"):
         mapping = agent.align(world.make(look), episodes=4)
         found = pa.evaluate(agent.policy(mapping), world.make(look), episodes=20)

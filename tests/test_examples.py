@@ -25,8 +25,8 @@ def test_the_quickstart(trained, monkeypatch, capsys):
 
 
 def test_a_world_of_ones_own(monkeypatch, capsys):
-    once = replace(SMALL, explore=replace(SMALL.explore, rounds=1, refresh=0))
-    monkeypatch.setitem(settings.PRESETS, "fast", once)
+    brief = replace(SMALL, judge=replace(SMALL.judge, updates=20), model=replace(SMALL.model, updates=100))
+    monkeypatch.setitem(settings.PRESETS, "fast", brief)
     monkeypatch.setenv("PROTOALIGN_QUICK", "1")
     runpy.run_path(str(EXAMPLES / "own_world.py"), run_name="__main__")
     said = capsys.readouterr().out

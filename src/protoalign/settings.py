@@ -158,8 +158,8 @@ class JudgeConfig:
     """How often everything that may be hidden is hidden at once; else a random subset."""
     twice: float = 0.25
     """How often a hidden prototype has two types."""
-    measured: int = 2048
-    """Imagined worlds played in to measure how often everything is right."""
+    measured: int = 256
+    """Imagined worlds played in to measure how often everything is right; `reproduce` takes more."""
 
 
 @dataclass(frozen=True)

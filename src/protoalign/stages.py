@@ -45,7 +45,6 @@ from protoalign.worlds.base import World
 Store = Run | Memory
 MAPPINGS: dict[Engine, str] = {"bayes": "mapping", "opa": "mapping-opa"}  # files of a run's own mappings
 PRACTICE = 512  # games in disguise that weights of evidence are fitted on
-CAUTION = 0.8  # evidence counts for so much of what fits best: to be sure and wrong is worse than to be slow
 WEIGHED = 192  # ... of which for the world model's own
 
 
@@ -187,17 +186,21 @@ def model(world: World, store: Store, agent: Agent, history: Episodes | None = N
     fresh = training.build_model(seed, agent.scene, agent.hideable, agent.settings.infer)
     judge, seconds = train_judge(store, config, source, fresh, finder(agent), seed, longest, world.spec.name)
     started = time.monotonic()
-    practice = imagined_games.play(
-        source, agent.hideable, QTheta(judge), finder(agent), stream(seed, "judge/practice"), PRACTICE, 1, longest
-    )
-    disguised = jax.tree.map(lambda x: x[0], practice.episodes)
+
+    def practise(judge: Judge, name: str, number: int) -> Episodes:
+        """Games in disguise, played by the actor with this judge."""
+        key = stream(seed, f"judge/{name}")
+        played = imagined_games.play(source, agent.hideable, judge, finder(agent), key, number, 1, longest)
+        return jax.tree.map(lambda x: x[0], played.episodes)
+
     games = -(-config.updates // config.period) * config.games + PRACTICE
     told: dict[str, Any] = {}
-    world_judge = None
+    world_judge, practised = None, QTheta(judge)  # type: ModelJudge | None, Judge
     if learned.games and len(agent.hideable) <= assignments.MOST:
-        world_judge, told = dynamics(world, store, agent, disguised)
-        games += learned.games
-    weight, share = (CAUTION * x for x in calibrate(judge, disguised, config, world_judge))
+        world_judge, told = dynamics(world, store, agent, practise(practised, "watched", WEIGHED))
+        games += learned.games + WEIGHED
+        practised = Both(QTheta(judge, 0.5), world_judge)  # games are to be played as they will be: by both
+    weight, share = calibrate(judge, practise(practised, "practice", PRACTICE), config, world_judge)
     agent = replace(agent, judge=judge, weight=np.array([weight], np.float32))
     if world_judge is not None and share:
         tile, reward, start, slack, cap = world_judge.weights
@@ -225,8 +228,7 @@ def dynamics(world: World, store: Store, agent: Agent, disguised: Episodes) -> t
     learned, told, _ = train_model(store, config, agent.scene, hideable, games, seed, world.spec.name, agent.names)
     for warning in told["warnings"]:
         warn(warning)
-    some = jax.tree.map(lambda x: x[:WEIGHED], disguised)
-    judge, weighed = calibrate_model(ModelJudge(learned, Weights(), hideable), [some])
+    judge, weighed = calibrate_model(ModelJudge(learned, Weights(), hideable), [disguised])
     return judge, {"world_model": told | {"weights": weighed}}
 
 

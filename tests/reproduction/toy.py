@@ -16,7 +16,7 @@ from jax import Array
 
 from protoalign.reproduction import settings as baseline_settings
 from protoalign.rng import uniform
-from protoalign.settings import ExploreConfig, InferConfig, PPOConfig, Settings, TaskConfig
+from protoalign.settings import ExploreConfig, InferConfig, JudgeConfig, ModelConfig, PPOConfig, Settings, TaskConfig
 from protoalign.worlds import looks, registry
 from protoalign.worlds.base import Observation, Spec, Transition
 from protoalign.worlds.env import WorldEnv
@@ -32,6 +32,8 @@ TINY = Settings(
     TaskConfig(width=16, steps=2048, history=1024, evaluation=16, ppo=PPO),
     InferConfig(width=8, updates=3, batch=4),
     ExploreConfig(steps=1024, rounds=1, refresh=0, measured=16, ppo=PPO),
+    JudgeConfig(updates=4, period=2, games=8, batch=4, measured=8),
+    ModelConfig(width=6, games=32, updates=10, batch=16),
     target_episodes=8,
 )
 BASELINE = baseline_settings.BaselineConfig(

@@ -31,6 +31,7 @@ from protoalign.rng import generator, stream
 from protoalign.settings import JudgeConfig
 
 WEIGHTS = np.geomspace(0.25, 4.0, 17)  # that `calibrate` tries
+SURE, MISTAKEN = 0.99, 25.0
 OTHERS = (0.0, *np.geomspace(0.05, 1.6, 11).tolist())
 
 
@@ -116,7 +117,8 @@ def calibrate(model: InferenceModel, episodes: Episodes, config: JudgeConfig, ot
     """Weights (own, other) of the evidence of q_theta and of another judge, under which the truth is most likely.
 
     They are fitted over all steps of N games played in disguise with everything hidden: when it says 0.9 it is then right 9
-    times in 10. Both see the same, so together they count for less than each by itself.
+    times in 10. Both see the same, so together they count for less than each by itself. A game in which it was wrong when it
+    was SURE for the first time costs MISTAKEN nats besides.
     """
     kinds = len(model.hideable)
     if kinds > assignments.MOST:
@@ -136,7 +138,7 @@ def calibrate(model: InferenceModel, episodes: Episodes, config: JudgeConfig, ot
 def _given(
     model: InferenceModel, other: ModelJudge | None, episodes: Episodes, plain: Imagined, shares: tuple[float, ...]
 ) -> Array:
-    """The summed log-probability of the truth, assignment 0, by weight of one judge and of the other, [W, O]."""
+    """The log-probability of the truth, assignment 0, over all steps, less what sure mistakes cost; by weights, [W, O]."""
     score = assignments.total(follow(model, episodes, plain))[1:]  # [L, B, H]
     going = (jnp.arange(len(score))[:, None] < episodes.length).astype(jnp.float32)
     told = jnp.zeros_like(score)
@@ -145,7 +147,10 @@ def _given(
         told = other.weights.start * start + jnp.cumsum(model_judge.weigh(other.weights, evidence), 0)
 
     def of(weights: Array) -> Array:
-        return (jax.nn.log_softmax(weights[0] * score + weights[1] * told)[..., 0] * going).sum()
+        posterior = jax.nn.log_softmax(weights[0] * score + weights[1] * told)
+        sure = (posterior.max(-1) >= np.log(SURE)) & (going > 0)  # [L, B]
+        wrong = jnp.take_along_axis(posterior[..., 0] < posterior.max(-1), jnp.argmax(sure, 0)[None], 0)[0] & sure.any(0)
+        return (posterior[..., 0] * going).sum() - MISTAKEN * wrong.sum()
 
     pairs = np.stack(np.meshgrid(WEIGHTS, shares, indexing="ij"), -1).reshape(-1, 2).astype(np.float32)
     return jax.lax.map(of, jnp.asarray(pairs)).reshape(len(WEIGHTS), len(shares))

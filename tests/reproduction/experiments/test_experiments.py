@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from protoalign import UserError
+from protoalign import UserError, stages
 from protoalign.agent import Agent
-from protoalign.reproduction.experiments import crafter_looks, frozen, imagined, look_tables, looks, reproduce
+from protoalign.reproduction.experiments import crafter_looks, engines, frozen, imagined, look_tables, looks, reproduce
 from protoalign.rl.networks import Believed, RelativeNet, Scene
 from protoalign.rl.rollout import play_out
 from protoalign.rl.source_world import SourceWorld
@@ -62,6 +62,14 @@ def test_measurements_over_imagined_worlds(trained, folder, monkeypatch):
     assert counted == round(16 * found["policies"]["pi_exp"]["steps"][0]), "every step of every episode is judged once"
 
 
+def bayes(folder, monkeypatch) -> Path:
+    """The folder, trained for the engine bayes too."""
+    monkeypatch.setattr(stages, "PRACTICE", 8)
+    monkeypatch.setattr(stages, "WEIGHED", 4)
+    reproduce.whole("toy-board", folder, 0, "bayes")
+    return folder
+
+
 def test_looks(trained, folder, monkeypatch):
     for name, value in (("RANDOM_LOOKS", 1), ("LEVELS", (0.05,)), ("NOISY_LOOKS", 1), ("TWO_LOOKS", 1), ("FRAMES", 4)):
         monkeypatch.setattr(looks, name, value)
@@ -80,9 +88,39 @@ def test_looks(trained, folder, monkeypatch):
     assert "| twins:cow,wall:target |" in text
     assert "Looks: random:3000." in text
     assert [line.split("|")[1].strip() for line in text.splitlines() if "of 1" in line] == ["cow", "wall"]
+    rows = list(looks.played_looks(bayes(folder, monkeypatch), 1))
+    assert [row["group"] for row in rows].count("two kinds with one picture") == 1
+    assert not next(row for row in rows if row["look"].startswith("twins"))["right"]
+    text = look_tables.played_looks({"world": "toy-board", "seed": 0, "rows": rows})
+    assert "| random looks | 2 |" in text
     (row,) = looks.other_variants(lambda world, seed: folder, "toy-board", 1, ("toy-board",))
     assert row["env"] == "toy-board"
     assert row["ratio_own"] is not None
+
+
+def test_judges_and_actors_in_pairs(trained, folder, monkeypatch):
+    """Every pair that the agent is trained for is measured, on as many games as are asked for."""
+    for name, value in (("WORLDS", 8), ("MODELLED", 4), ("OTHER", 4), ("FEWER", 4)):
+        monkeypatch.setattr(engines, name, value)
+    found = json.loads(json.dumps(engines.measure(bayes(folder, monkeypatch), 0, ("toy-board",))))
+    assert found["bayes"]["measured_worlds"] == 8
+    assert found["others"]["toy-board"]["measured_worlds"] == 4
+    assert found["target"]["target_steps"] > 0
+    pairs = json.loads(json.dumps(engines.measure_pairs(folder, 0)))
+    alone = {f"q_theta + {actor}" for actor in ("pi_exp", "Thompson", "most likely")}
+    assert alone <= pairs["pairs"].keys() <= {f"{judge} + {actor}" for judge, actor in engines.PAIRS}
+    assert all(len(one["returns"]) == engines.GAMES for one in pairs["pairs"].values())
+    found["source_return"], pairs["source_return"] = [1.0, 0.1], [1.0, 0.1]
+    text = engines.show({"toy-board": [found, found]}, {"toy-board": [pairs]})
+    assert "q_theta + pi_exp (**opa**)" in text
+    assert "toy-board in toy-board" in text
+    assert f"{found['bayes']['one_episode_correct']:.4f} ± 0.0000" in text
+
+
+def test_reliability_tables_are_pooled_by_their_counts():
+    tables = [[[0.7, 0.85, 0.8, 1.0, 1]], [[0.7, 0.85, 0.72, 0.5, 3], [0.99, 1.0, 1.0, 1.0, 9]]]
+    assert engines.reliable(tables, 0.7) == "0.740 -> 0.625 (4)"
+    assert engines.reliable(tables, 0.85) == "none"
 
 
 def test_one_agent_in_many_looks(trained, folder, monkeypatch):

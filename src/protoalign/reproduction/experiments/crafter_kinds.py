@@ -24,7 +24,7 @@ from protoalign.worlds import registry
 from protoalign.worlds.base import World
 
 SUBSETS, GAMES, STEPS = 12, 4, 300
-JUDGE = JudgeConfig(updates=400, period=40, games=256, batch=32, final_learning_rate=4e-4, twice=0.0, measured=256)
+JUDGE = JudgeConfig(updates=400, period=40, games=256, batch=32, final_learning_rate=4e-4, twice=0.0)
 PLAYER = "player"  # names of kinds that are the agent itself begin so
 SURE = 0.99
 

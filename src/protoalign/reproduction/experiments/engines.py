@@ -25,6 +25,7 @@ from protoalign.worlds import registry
 Runs = dict[str, list[dict[str, Any]]]  # by world, one for each seed
 TOLD = ("target_steps", "explore_returns", "mapping_correct", "sureness", "sure_after", "ratio", "ratio_own")
 WORLDS = 2048  # imagined worlds per pair
+FEWER = 512  # ... where games are long and only some prototypes may be hidden
 MODELLED = 256  # ... where the world model judges: it takes a millisecond a step
 GAMES = 4  # in each
 OTHER = 512  # imagined worlds in another world
@@ -49,13 +50,18 @@ def pair(agent: Agent, judge: str, actor: str) -> tuple[Judge, Actor] | None:
 def measure(folder: Path, seed: int, others: tuple[str, ...] = ()) -> dict[str, Any]:
     """The engine bayes of a run folder: in its own world, as its training has measured it, and in `others`, worlds by name."""
     agent, result = _load(folder)
-    found: dict[str, Any] = {key: result[key] for key in ("bayes", "seconds")}
+    world = registry.make(agent.spec.name)
+    source = source_of(world.fresh() if hasattr(world, "fresh") else world, agent.vocabulary)
+    worlds = WORLDS if len(agent.hideable) == agent.scene.prototypes else FEWER
+    key, judge = stream(agent.seed, "judge/measure"), judge_of(agent)
+    figures = finding_out.measure(source, agent.hideable, judge, finder(agent), key, worlds, agent.longest)
+    found: dict[str, Any] = {"bayes": result["bayes"] | figures, "seconds": result["seconds"]}
     found["target"] = {name: result["engines"]["bayes"][name] for name in TOLD if name in result["engines"]["bayes"]}
     found["source_return"] = _source_return(agent, agent.spec.name, seed)
     found["others"] = {}
     for name in others:
         other = source_of(registry.make(name), agent.vocabulary)
-        key, judge = stream(seed, f"engines/{name}"), judge_of(agent)
+        key = stream(seed, f"engines/{name}")
         figures = finding_out.measure(other, agent.hideable, judge, finder(agent), key, OTHER, agent.longest)
         found["others"][name] = {"source_return": _source_return(agent, name, seed), **figures}
     return found
@@ -72,7 +78,8 @@ def measure_pairs(folder: Path, seed: int) -> dict[str, Any]:
         chosen = pair(agent, judge, actor)
         if chosen is None:
             continue
-        worlds = min(agent.settings.judge.measured, WORLDS if judge == "q_theta" else MODELLED)
+        worlds = WORLDS if judge == "q_theta" else MODELLED
+        worlds = worlds if len(agent.hideable) == agent.scene.prototypes else min(worlds, FEWER)
         key = stream(seed, "engines/games")
         figures = finding_out.measure(source, agent.hideable, *chosen, key, worlds, agent.longest, GAMES)
         found["pairs"][f"{judge} + {actor}"] = figures

@@ -19,7 +19,7 @@ CRAFTER_SETTINGS = {
             measured=1024,
             ppo=replace(_PPO, discount=0.97, entropy_coef=0.02, final_entropy_coef=0.0),
         ),
-        JudgeConfig(updates=360, period=30, games=256, batch=32, final_learning_rate=4e-4, twice=0.0, measured=512),
+        JudgeConfig(updates=360, period=30, games=256, batch=32, final_learning_rate=4e-4, twice=0.0),
         ModelConfig(games=0),
         target_episodes=200,
     )
