@@ -31,12 +31,12 @@ SMALL = Settings(  # enough to play well and to be right nearly always after fou
     TaskConfig(width=32, steps=160_000, history=100_000, evaluation=512, ppo=PPO),
     InferConfig(updates=100, hide_all=1.0, twice=0.0),
     ExploreConfig(steps=49_152, rounds=2, refresh=50, episodes=256, hide_all=1.0, measured=256, ppo=EXPLORE_PPO),
-    JudgeConfig(updates=160, period=20, games=256, hide_all=0.8, measured=256),
-    ModelConfig(games=1024, updates=300),
+    JudgeConfig(updates=160, period=20, games=256, measured=128),
+    ModelConfig(games=1024, updates=200),
     target_episodes=128,
 )
 # Where the folder is copied as a kill would leave it.
-KILLED = {("task", 40), ("task", 76), ("judge", 110), ("model", 20), ("infer", 90), ("explore", 16)}
+KILLED = {("task", 76), ("judge", 110), ("infer", 90), ("explore", 16)}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -47,6 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @contextmanager
 def small() -> Iterator[None]:
     """The preset `fast` is a small one, and every logged update is saved."""
+    from protoalign import stages
     from protoalign.rl import train
 
     with pytest.MonkeyPatch.context() as patch:
@@ -54,6 +55,8 @@ def small() -> Iterator[None]:
         patch.setattr(train, "SAVE_SECONDS", 0.0)
         patch.setattr(train, "LOG_LINES", 20)
         patch.setattr(train, "WATCHED", 3)
+        patch.setattr(stages, "PRACTICE", 128)
+        patch.setattr(stages, "WEIGHED", 64)
         yield
 
 

@@ -54,7 +54,7 @@ def test_killed_anywhere_it_ends_with_the_same_bits(trained, copied, monkeypatch
     (folder / "checkpoints" / f".{stage}-{update:08d}.json.tmp").write_text("{")
     with (folder / "metrics.jsonl").open("a") as file:
         file.write(f'{{"stage": "{stage}", "update": {update}}}\n{{"stage": "{stage}", "upd')
-    command, engine = {"task": ("task", None), "judge": ("run", "bayes"), "model": ("run", "bayes")}.get(stage, ("run", "opa"))
+    command, engine = {"task": ("task", None), "judge": ("run", "bayes")}.get(stage, ("run", "opa"))
     options = ["--engine", engine] if engine else []
     monkeypatch.setattr(sys, "argv", ["protoalign", command, WORLD, "--out", str(folder), "--json", *options])
     with small():

@@ -6,7 +6,7 @@
     checkpoints/STAGE-00000042.safetensors
     history/STAGE-00000042.npz       recorded steps up to that checkpoint (see rl.history)
     agent.json, agent.safetensors    all that was learned, stage by stage (see agent.py)
-    mapping.json, mapping.safetensors  what was found in the target
+    mapping.json, mapping.safetensors  what was found in the target by bayes; mapping-opa.*, by opa
     result.json                      figures of what is finished
 
 Every file but metrics.jsonl appears whole or not at all: it is written under another name, flushed to disk and renamed. Lines

@@ -45,6 +45,7 @@ from protoalign.worlds.base import World
 Store = Run | Memory
 MAPPINGS: dict[Engine, str] = {"bayes": "mapping", "opa": "mapping-opa"}  # files of a run's own mappings
 PRACTICE = 512  # games in disguise that weights of evidence are fitted on
+NETWORK = ("network", "width", "radius", "tiles", "longest")  # what the judge shares with opa's q_theta, out of InferConfig
 WEIGHED = 192  # ... of which for the world model's own
 
 
@@ -176,8 +177,8 @@ def model(world: World, store: Store, agent: Agent, history: Episodes | None = N
     `history`, in prototypes, is the store's own if it is not given.
     """
     config, learned = agent.settings.judge, agent.settings.model
-    store.configure("infer", plain(agent.settings.infer))
-    store.configure("judge", plain(config))
+    network = {name: value for name, value in plain(agent.settings.infer).items() if name in NETWORK}
+    store.configure("judge", plain(config) | network)
     store.configure("model", plain(learned))
     if agent.judge is not None and "bayes" in store.result():
         return agent

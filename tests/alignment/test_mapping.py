@@ -47,12 +47,17 @@ def test_a_look_that_comes_late_is_what_is_left_over(sure, world):
     assert late.sureness > 0.9, "what is seldom met is told by elimination"
 
 
-def test_sureness_falls_with_every_prototype_not_met(sure):
-    sure.missed = np.full(5, 0.999)
-    assert sure.sureness > 0.99
-    sure.score = sure.score[:2]
-    sure.__dict__.pop("belief", None), sure.__dict__.pop("prototypes", None)
-    assert sure.sureness < 1 / 5
+@pytest.mark.parametrize("joint", [True, False])
+def test_sureness_falls_with_every_prototype_not_met(joint):
+    said = []
+    for types in (5, 4, 3, 2):
+        score = np.concatenate([certain(0, 1, 2, 3, 4)[:types], np.zeros((5 - types, 5))]) if joint else certain(*range(types))
+        found = judged(score, types, joint=joint)
+        found.missed = np.full(5, 0.999)
+        said.append(found.sureness)
+    assert said[0] > 0.99
+    assert said[1] > 0.9, "one that is left over can be told by elimination"
+    assert said[2] < 1 / 2 > said[3] * 2
 
 
 def test_saved_and_loaded_it_is_the_same(sure, world, tmp_path):
@@ -131,3 +136,64 @@ def test_nothing_is_half_written(sure, tmp_path, monkeypatch):
         sure.save(tmp_path / "m")
     monkeypatch.undo()
     assert {name: (tmp_path / name).read_bytes() for name in before} == before
+
+
+class Types:
+    """So many tile types, without pictures."""
+
+    def __init__(self, number):
+        self.number = number
+
+    def __len__(self):
+        return self.number
+
+
+def judged(score, types, known=(), joint=True):
+    """A mapping of five prototypes, with evidence about whole assignments that says nothing."""
+    met = np.isin(np.arange(5), known)
+    told = np.zeros(120) if joint else None
+    about = ("world", tuple("abcde"), tuple(range(5)), None, Types(types))
+    return Mapping(*about, score, met, np.full(5, 1e-9), 1, (0.0,), "bayes", told)
+
+
+def certain(*prototypes):
+    return np.where(np.eye(5)[list(prototypes)] > 0, 0.0, -8.0)
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_two_looks_of_one_kind_beside_a_known_one(joint):
+    """Five types, of which two are one kind, and one kind looks as in the source: types outnumber what is left."""
+    found = judged(certain(0, 0, 1, 2, 3), 5, known=[4], joint=joint)
+    assert found.prototypes.tolist() == [0, 0, 1, 2, 3]
+    assert found.posterior is None
+    assert found.sureness > 0.99
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_what_was_not_met_counts_too(joint):
+    """A constant for one prototype says nothing while every prototype has a row, met or not."""
+    score = certain(0, 1, 2, 3, 4)
+    score[4] = 0
+    score[:, 4] += 7
+    found = judged(score, 4, joint=joint)
+    assert found.prototypes.tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_what_looks_as_in_the_source_is_not_looked_for(joint):
+    found = judged(certain(2, 0, 1), 3, known=[3, 4], joint=joint)
+    assert found.prototypes.tolist() == [2, 0, 1]
+    assert found.sureness > 0.99
+    np.testing.assert_allclose(found.belief.sum(1), 1, rtol=1e-6)
+
+
+def test_evidence_about_whole_assignments_counts():
+    from protoalign.alignment import assignments
+
+    found = judged(np.zeros((5, 5)), 5)
+    assert found.sureness == pytest.approx(1 / 120, rel=0.01)
+    truth = 77
+    found = judged(np.zeros((5, 5)), 5)
+    found.joint = np.where(np.arange(120) == truth, 0.0, -12.0)
+    assert found.prototypes.tolist() == assignments.table(5)[truth].tolist()
+    assert found.sureness > 0.99

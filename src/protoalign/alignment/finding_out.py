@@ -38,7 +38,8 @@ def figures(played: Games) -> dict[str, Any]:
     last = np.asarray(played.episodes.length) - 1
     right = np.take_along_axis(np.asarray(played.right), last[..., None], 2)[..., 0]  # [G, E]
     # What was never met can be told by elimination if it is the only one.
-    right = right & ((~np.logical_or.accumulate(played.met, 0)).sum(-1) < 2)
+    missed = ~np.logical_or.accumulate(played.met, 0) & np.asarray(played.hidden)  # [G, E, K]
+    right = right & (missed.sum(-1) < 2)
     found: dict[str, Any] = {f"{NAMES[g]}_correct": round(float(right[g].mean()), 5) for g in range(games)}
     found["returns"] = [[round(float(x.mean()), 5), _error(x)] for x in returns]
     found |= stopping(played) | {"calibration": reliability(played.sure[going], played.right[going])}

@@ -84,13 +84,13 @@ class Mapping:
     @cached_property
     def posterior(self) -> np.ndarray | None:
         """Log-probabilities [K!] of all assignments of K slots, the tile types and what was not met, numbered as in
-        `assignments`; None where evidence is of pairs alone, or where tile types outnumber prototypes."""
-        kinds, types = len(self.hideable), len(self.tile_types)
-        if self.joint is None or types > kinds:
+        `assignments`; None where evidence is of pairs alone, or where tile types outnumber the prototypes that are left."""
+        if self.joint is None or len(self.score) != len(self.hideable) - int(self.known.sum()):
             return None
-        pairs = np.zeros((kinds, kinds))
-        pairs[:types] = self.evidence[:types]
-        return log_softmax(assignments.marks(kinds) @ pairs.reshape(-1) + self.joint)
+        # What looks as in the source has a slot of its own too; if a type is a second look of it, that one is another's.
+        old = np.where(np.eye(len(self.hideable), dtype=bool)[self.known], 0.0, np.log(hypotheses.VARIANT))
+        pairs = np.concatenate([self.score, old])
+        return log_softmax(assignments.marks(len(self.hideable)) @ pairs.reshape(-1) + self.joint)
 
     @property
     def one_to_one(self) -> bool:
@@ -126,7 +126,7 @@ class Mapping:
         own = self.missed * (1 - SHARED)
         absent = float(np.prod(np.where(unmet, own / (own + SHARED), 1.0)))
         if self.posterior is not None:  # all orders of what was not met are alike
-            orders = factorial(len(self.hideable) - len(self.tile_types)) / factorial(int(unmet.sum()))
+            orders = factorial(len(self.score) - len(self.tile_types)) / factorial(int(unmet.sum()))
             return min(float(np.exp(self.posterior.max())) * orders, 1.0) * absent
         open_ = max(int(unmet.sum()) - (len(self.score) - len(self.tile_types)), 0)  # of which the evidence says nothing
         return hypotheses.sureness(self.evidence, open_, absent, self.one_to_one)

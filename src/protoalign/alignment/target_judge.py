@@ -80,12 +80,13 @@ class TargetJudge:
         self.model, self.whole, self.weight = model, whole, weight
         self.slots = Slots(model.scene, model.hideable)
         self.scores: list[np.ndarray] = []  # of each episode, [rows, K]
+        self.rows = 0  # how many of them count
         one: Any = np.zeros((1, 1), np.int32)
         start = Imagined(one, one, None, one, one == 0)
         self.unmet = weight * np.asarray(_believe(model, model.begin(1, 1), start))[0, 0] if whole else None
 
-    def begin(self, seen: np.ndarray, types: int, numbers: np.ndarray) -> None:
-        """An episode's first picture."""
+    def begin(self, seen: np.ndarray, types: int, numbers: np.ndarray, first: bool = True) -> None:
+        """An episode's first picture, or one from which to judge anew."""
         self.codes, self.numbers = self.slots.codes(seen, types), numbers
         self.hidden = self.model.begin(1, self.slots.number)
         self.raw = _believe(self.model, self.hidden, self.slots.imagined())
@@ -103,17 +104,19 @@ class TargetJudge:
             codes[codes >= slots.scene.prototypes + room] += slots.room - room
             self.codes = codes.astype(after.dtype)
         step = Step(self.codes, after, self.numbers, numbers, np.array([action]), np.array([reward], np.float32))  # type: ignore[arg-type]
-        self.hidden, self.raw = _take_in(self.model, self.hidden, slots.imagined(), step, slots.prior(self.scores[:-1]))
+        earlier = [x[: slots.expected(types)] for x in self.scores[:-1]]
+        self.hidden, self.raw = _take_in(self.model, self.hidden, slots.imagined(), step, slots.prior(earlier))
         self.codes, self.numbers = after, numbers
         self._keep(types)
 
     def _keep(self, types: int) -> None:
-        rows = self.slots.expected(types) if self.whole else types
-        self.scores[-1] = self.weight * np.asarray(self.raw)[0, :rows]
+        self.rows = self.slots.expected(types) if self.whole else types
+        self.scores[-1] = self.weight * np.asarray(self.raw)[0, : self.rows]
 
     def score(self) -> np.ndarray:
         """Evidence of all episodes, [rows, K]: a row for every tile type, then for slots that were not met, if they count."""
-        return hypotheses.combine(stack(self.scores, self.unmet))
+        # What turns out to look as in the source needs no row of its own any more.
+        return hypotheses.combine(stack([x[: self.rows] for x in self.scores], self.unmet))
 
     def believed(self, types: int) -> Believed:
         """What is seen, and what this episode alone says of it."""
@@ -139,12 +142,14 @@ class TargetModel:
         self.judge, self.tables = judge, jnp.asarray(judge.tables)
         self.episodes: list[np.ndarray] = []  # what each has told, [K!]
 
-    def begin(self, seen: np.ndarray, types: int, numbers: np.ndarray) -> None:
-        """An episode's first picture; arguments as for `TargetJudge`."""
+    def begin(self, seen: np.ndarray, types: int, numbers: np.ndarray, first: bool = True) -> None:
+        """An episode's `first` picture, or one from which to judge anew; arguments as for `TargetJudge`."""
         self.codes, self.numbers = seen[None], numbers
-        first = Observation(self.codes, numbers)
-        told = start_likelihood(self.judge.model, self.judge.weights, self.tables, first) if self._known(types) else 0.0
-        self.episodes.append(np.zeros(len(self.tables)) + np.asarray(told))
+        self.episodes.append(np.zeros(len(self.tables)))
+        if first and self._known(types):
+            start = Observation(self.codes, numbers)
+            told = start_likelihood(self.judge.model, self.judge.weights, self.tables, start)
+            self.episodes[-1] = np.asarray(told, np.float64)
 
     def watch(self, action: int, reward: float, seen: np.ndarray, types: int, numbers: np.ndarray) -> None:
         """A step and the picture after it."""

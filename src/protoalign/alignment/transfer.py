@@ -151,7 +151,7 @@ def align(
         for time in range(limit):
             if time and time % agent.longest == 0:  # q_theta was trained on episodes no longer than this
                 for one in judges:
-                    one.begin(*seen)
+                    one.begin(*seen, first=False)
             action = actor(judge, now, jax.random.fold_in(key, len(actions)))
             if len(types) <= FEW or len(actions) % SELDOM == 0:  # posteriors of many types take their time
                 beliefs.append(now.belief)
@@ -220,10 +220,8 @@ class Thompson:
         if not len(mapping.tile_types):
             return np.zeros(0, np.int64)
         if len(evidence) > FEW:  # exact draws would take too long
-            begin = hypotheses.decode(evidence, alone) if self.last is None else self.last[1]
-            if len(begin) != len(evidence):  # new types
-                begin = np.concatenate([begin, hypotheses.decode(evidence, alone)])[: len(evidence)]
-                begin = begin if len(set(begin)) == len(begin) else hypotheses.decode(evidence, alone)
+            again = self.last is not None and self.last[0].shape == evidence.shape  # no type is new
+            begin = self.last[1] if self.last is not None and again else hypotheses.decode(evidence, alone)
             choice = hypotheses.walk(evidence, begin, self.rng, alone)
         # A posterior over numbered assignments is that of one type which may be any of them.
         elif self.last is None or self.last[0].shape != evidence.shape:

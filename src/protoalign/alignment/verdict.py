@@ -26,7 +26,7 @@ def judge(mapping: Mapping, world: World, look: str) -> dict[str, Any]:
         found = [{"found": r.name, "probability": round(r.probability, 5), "unseen": r.unseen} for r in mapping.types]
         return {"mapping": found, "mapping_correct": None}
     names, pictures = _truth(world), world.pictures(look)
-    kind = tuple(_base(name) for name in mapping.names)
+    kind = tuple(base(name) for name in mapping.names)
     codes = mapping.tile_types(pictures.reshape(-1, *pictures.shape[-2:]))[:, 0]  # all of them, one below the other
     true_names = np.array(names * (len(codes) // len(names)))
     first = len(mapping.names)
@@ -68,7 +68,7 @@ def _truth(world: World) -> tuple[str, ...]:
     return world.spec.truth
 
 
-def _base(name: str) -> str:
+def base(name: str) -> str:
     """Names of prototypes are made unique by a number at the end: `arrow 2` is an arrow."""
     word, _, number = name.rpartition(" ")
     return word if word and number.isdecimal() else name

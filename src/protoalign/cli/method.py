@@ -1,4 +1,4 @@
-"""The commands of the method: run, task, infer, explore, transfer, evaluate. Each sets JAX up before it is imported."""
+"""The commands of the method: run, task, model, infer, explore, transfer, evaluate. Each sets JAX up before it is imported."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -69,7 +69,7 @@ def run(
         return print_json(result)
     if len(result["engines"]) > 1:
         show_engines(result)
-    say(f"Everything is in {out}: the agent, mapping.json, result.json.")
+    say(f"Everything is in {out}: the agent, its mapping, result.json.")
     open_page(report)
 
 
@@ -114,7 +114,7 @@ def model(run: Folder, updates: int | None = None, json: bool = False) -> None:
 
     Args:
         run: The run folder, with a task policy.
-        updates: Gradient steps; the preset's number if not given.
+        updates: Gradient steps of the judge q_theta; the preset's number if not given. The world model's stay the preset's.
         json: Print the result as one line of JSON.
     """
     result = _stage(run, "model", judge_updates=updates)
@@ -265,11 +265,11 @@ def evaluate(
     from protoalign.rl.evaluate import evaluate as measure
     from protoalign.rng import check_seed, stream
     from protoalign.runs import Run
-    from protoalign.stages import source_of
+    from protoalign.stages import MAPPINGS, source_of
     from protoalign.worlds import registry
 
     check_seed(seed)
-    Run(run, create=False)
+    store = Run(run, create=False)
     agent = Agent.load(run)
     world = registry.make(env or agent.spec.name)
     if world.spec.grid != agent.spec.grid or world.spec.actions != agent.spec.actions:
@@ -279,7 +279,8 @@ def evaluate(
     if target is not None or original:
         eyes = agent.vocabulary.read
         if target is not None:
-            eyes = Mapping.load(mapping or run / "mapping")
+            found_by = store.result().get("engine", "bayes")
+            eyes = Mapping.load(mapping or run / MAPPINGS.get(found_by, "mapping"))
             agent.check(eyes)
             if eyes.about.get("target") != target:
                 raise UserError(f"that mapping was found in the look '{eyes.about.get('target')}', not in '{target}'")

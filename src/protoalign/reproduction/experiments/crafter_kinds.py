@@ -14,7 +14,7 @@ import numpy as np
 from protoalign import stages
 from protoalign.agent import Agent
 from protoalign.alignment.transfer import align
-from protoalign.alignment.verdict import judge
+from protoalign.alignment.verdict import base, judge
 from protoalign.reproduction.experiments.looks import kinds as every_kind
 from protoalign.reproduction.experiments.tables import table
 from protoalign.rng import generator
@@ -25,7 +25,6 @@ from protoalign.worlds.base import World
 
 SUBSETS, GAMES, STEPS = 12, 4, 300
 JUDGE = JudgeConfig(updates=400, period=40, games=256, batch=32, final_learning_rate=4e-4, twice=0.0)
-PLAYER = "player"  # names of kinds that are the agent itself begin so
 SURE = 0.99
 
 
@@ -85,8 +84,8 @@ def find_out(agent: Agent, world: World, kinds: list[str], look_seed: int, seed:
     truth = every_kind(world)
     touched = {truth[i] for i in env.touched if i < len(truth)} & set(kinds)
     rows = [row for row in judge(mapping, world, look)["mapping"] if row["unseen"] and row["true"] != "nothing"]
-    right = {row["true"] for row in rows if _base(row["found"]) == row["true"]}
-    wrong = [row for row in rows if _base(row["found"]) != row["true"]]
+    right = {row["true"] for row in rows if base(row["found"]) == row["true"]}
+    wrong = [row for row in rows if base(row["found"]) != row["true"]]
     return {
         "kinds": kinds,
         "look": look,
@@ -107,11 +106,6 @@ def _pictured(world: World, kinds: list[str]) -> list[str]:
     from protoalign.worlds.crafter.art import ARROWS
 
     return [name for kind in kinds for name in (ARROWS if kind == "arrow" else (kind,))]
-
-
-def _base(name: str) -> str:
-    word, _, number = name.rpartition(" ")
-    return word if word and number.isdecimal() else name
 
 
 def show(found: dict[str, Any]) -> str:

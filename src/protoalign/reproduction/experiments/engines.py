@@ -14,6 +14,7 @@ from protoalign.agent import Agent
 from protoalign.alignment import finding_out
 from protoalign.alignment.actors import Actor, Exploring, MostLikely
 from protoalign.alignment.judges import Both, Judge, QTheta
+from protoalign.alignment.model_judge import ModelJudge, Weights
 from protoalign.errors import UserError
 from protoalign.reproduction.experiments.imagined import mean_and_error
 from protoalign.rl.evaluate import evaluate
@@ -33,15 +34,23 @@ PAIRS = [(judge, actor) for judge in ("q_theta", "world model", "both") for acto
 NAMES = {("q_theta", "pi_exp"): "opa", ("both", "Thompson"): "bayes"}
 
 
-def pair(agent: Agent, judge: str, actor: str) -> tuple[Judge, Actor] | None:
-    """A judge and an actor of an agent; None if it has not been trained for that."""
+def pair(agent: Agent, judge: str, actor: str, share: float = 1.0) -> tuple[Judge, Actor] | None:
+    """A judge and an actor of an agent; None if it has not been trained for that.
+
+    `share` is what the world model's weights were multiplied with to be added to q_theta's evidence; by itself it has its own,
+    and q_theta counts as it was trained.
+    """
     if agent.judge is None or agent.weight is None or (actor == "pi_exp" and agent.explorer is None):
         return None
-    own = QTheta(agent.judge, float(agent.weight[0]))
-    explored = QTheta(agent.model) if agent.model is not None and actor == "pi_exp" else own
-    judges: dict[str, Any] = {"q_theta": explored, "world model": agent.world_judge, "both": None}
-    if agent.world_judge is not None:
-        judges["both"] = Both(explored, agent.world_judge)
+    together = agent.world_judge
+    explored = QTheta(agent.model) if agent.model is not None and actor == "pi_exp" else None
+    own = explored or QTheta(agent.judge, 1.0 if together is not None else float(agent.weight[0]))
+    judges: dict[str, Any] = {"q_theta": own, "world model": None, "both": None}
+    if together is not None:
+        tile, reward, start, slack, cap = together.weights
+        alone = Weights(tile / share, reward / share, start / share, slack, cap / share)
+        judges["world model"] = ModelJudge(together.model, alone, together.hideable, together.alike)
+        judges["both"] = Both(explored or QTheta(agent.judge, float(agent.weight[0])), together)
     actors: dict[str, Any] = {"pi_exp": agent.explorer and Exploring(agent.explorer), "Thompson": finder(agent)}
     actors["most likely"] = MostLikely(agent.task)
     return None if judges[judge] is None else (judges[judge], actors[actor])
@@ -75,7 +84,7 @@ def measure_pairs(folder: Path, seed: int) -> dict[str, Any]:
     found: dict[str, Any] = {"source_return": _source_return(agent, agent.spec.name, seed), "pairs": {}}
     found["seconds"], found["explore_steps"] = result["seconds"], result.get("explore_steps")
     for judge, actor in PAIRS:
-        chosen = pair(agent, judge, actor)
+        chosen = pair(agent, judge, actor, result["bayes"].get("weight_of_model") or 1.0)
         if chosen is None:
             continue
         worlds = WORLDS if judge == "q_theta" else MODELLED

@@ -268,8 +268,9 @@ class Results:
 
 
 def whole(world: str, folder: Path, seed: int, engine: Engine = "opa") -> dict[str, Any]:
-    """The whole method with an engine, as all tables have it."""
-    return stages.run(registry.make(world), folder, seed, "target", 4, engine=engine)
+    """The whole method with an engine, as all tables have it; the figures are of that engine."""
+    result = stages.run(registry.make(world), folder, seed, "target", 4, engine=engine)
+    return result | result["engines"][engine]
 
 
 def hand_over(trained: Path, folder: Path) -> None:
@@ -308,7 +309,7 @@ EXPERIMENTS: dict[str, Callable[[Results], str]] = {
     "encoders": lambda r: encoders.show(r.rows("encoders", encoders.measure, None, r.runs, WORLDS[0])),
     "crafter": Results.crafter,
     "crafter-kinds": lambda r: crafter_kinds.show(r.rows("crafter_kinds", crafter_kinds.measure, CRAFTER, engine="bayes")),
-    "engines": lambda r: r.engines(WORLDS if r.train else ()),
+    "engines": lambda r: r.engines((*WORLDS, CRAFTER) if r.train else ()),
     "episodes": lambda r: tables.episodes(r.all()),
     "necessity": lambda r: tables.policies(r.all()),
     "alignment": lambda r: tables.curves(r.all()) + r.draw("alignment", figures.learning),
