@@ -1,4 +1,4 @@
-"""Games in imagined worlds by any judge and actor, how they are summed up, and a judge that is trained on them."""
+"""Games in imagined worlds by any judge and actor, and how they are summed up."""
 
 import equinox as eqx
 import jax
@@ -12,9 +12,17 @@ from protoalign.alignment.exploration import explorer_from
 from protoalign.alignment.imagination import imagine
 from protoalign.alignment.judges import QTheta
 from protoalign.rl.networks import RelativeNet
-from protoalign.runs import Memory
 from protoalign.settings import JudgeConfig
 from tests.alignment.helpers import ALL, model, scene, source
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick_to_compile():
+    """Programs that run for a moment: compiling them well would take longer than it saves."""
+    before = jax.config.values["jax_disable_most_optimizations"]
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
 
 
 def task():
@@ -115,32 +123,3 @@ def test_figures_by_hand():
     bins = {tuple(row[:2]): row[2:] for row in found["calibration"]}
     assert bins[0.99, 1.0] == [pytest.approx((0.995 + 0.999 + 0.992) / 3, abs=1e-4), pytest.approx(2 / 3, abs=1e-4), 3]
     assert sum(row[4] for row in found["calibration"]) == 5
-
-
-def test_a_judge_learns_from_its_actors_games_and_is_calibrated():
-    """From one in 120 to many assignments right, and what it says can be believed."""
-    config = JudgeConfig(updates=80, period=20, games=256, twice=0.0, hide_all=1.0)
-    actor, fresh = Thompson(task(), 4.0), model()
-    trained, _ = judge_training.train_judge(Memory(), config, source(), fresh, actor, 0, 31)
-    games = imagined_games.play(source(), ALL, QTheta(trained), actor, jax.random.key(9), 256, 1, 31)
-    weight, _ = judge_training.calibrate(trained, jax.tree.map(lambda x: x[0], games.episodes), config)
-    judged = imagined_games.play(source(), ALL, QTheta(trained, weight), actor, jax.random.key(10), 512, 1, 31)
-    found = finding_out.figures(judged)
-    before = finding_out.figures(imagined_games.play(source(), ALL, QTheta(fresh), actor, jax.random.key(10), 512, 1, 31))
-    assert before["one_episode_correct"] < 0.1
-    assert found["one_episode_correct"] > 0.3, "all but zombie and cow, which a policy that knows nothing hardly ever tells"
-    for _, _, said, right, count in found["calibration"]:
-        if count > 1000:
-            assert abs(said - right) < 0.15
-
-
-def test_the_weight_of_evidence_is_found():
-    """Scores that say too little are strengthened, those that say too much are weakened."""
-    net = model()
-    episodes = jax.tree.map(
-        lambda x: x[0],
-        imagined_games.play(source(), ALL, QTheta(net), Thompson(task()), jax.random.key(2), 64, 1, 31).episodes,
-    )
-    config = JudgeConfig(batch=64)
-    loud = eqx.tree_at(lambda m: (m.read.weight, m.read.bias), net, (50 * net.read.weight, 50 * net.read.bias))
-    assert judge_training.calibrate(loud, episodes, config) == (pytest.approx(judge_training.WEIGHTS[0]), 0.0)

@@ -16,7 +16,8 @@ def sure(mapping, world):
     truth = {picture.tobytes(): i for i, picture in enumerate(world.pictures("target"))}
     own = np.array([truth[picture.tobytes()] for picture in mapping.tile_types.pictures])
     mapping.score = np.where(own[:, None] == np.arange(5), 0.0, -12.0)
-    for name in ("belief", "prototypes"):
+    mapping.joint = None
+    for name in ("belief", "prototypes", "posterior"):
         mapping.__dict__.pop(name, None)
     return mapping
 

@@ -119,7 +119,7 @@ class Mapping:
         """Prototypes [K] bool that nothing in the target was taken for."""
         return ~self.known & ~np.isin(self.hideable, self.prototypes)
 
-    @cached_property
+    @property
     def sureness(self) -> float:
         """The probability that all of it is right, prototypes included that were not met."""
         unmet = self.unmet & (self.missed < 1)  # what was never met in the source either is not missed

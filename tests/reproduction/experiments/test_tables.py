@@ -134,7 +134,7 @@ def test_crafter_of_both_editions(committed):
 def test_nothing_is_trained_that_was_not_asked_for(tmp_path, monkeypatch, capsys):
     asked = []
 
-    def train(world, folder, seed, *rest):
+    def train(world, folder, seed, *rest, **options):
         asked.append((world.spec.name, seed))
         raise UserError("stop here")
 

@@ -1,0 +1,42 @@
+"""A judge that is trained on games of the actor that uses it, and how much of what it says counts."""
+
+import equinox as eqx
+import jax
+import pytest
+
+from protoalign.alignment import finding_out, imagined_games, judge_training
+from protoalign.alignment.actors import Thompson
+from protoalign.alignment.judges import QTheta
+from protoalign.runs import Memory
+from protoalign.settings import JudgeConfig
+from tests.alignment.helpers import ALL, model, source
+from tests.alignment.test_imagined_games import task
+
+
+def test_a_judge_learns_from_its_actors_games_and_is_calibrated():
+    """From one in 120 to many assignments right, and what it says can be believed."""
+    config = JudgeConfig(updates=80, period=20, games=256, twice=0.0, hide_all=1.0)
+    actor, fresh = Thompson(task(), 4.0), model()
+    trained, _ = judge_training.train_judge(Memory(), config, source(), fresh, actor, 0, 31)
+    games = imagined_games.play(source(), ALL, QTheta(trained), actor, jax.random.key(9), 256, 1, 31)
+    weight, _ = judge_training.calibrate(trained, jax.tree.map(lambda x: x[0], games.episodes), config)
+    judged = imagined_games.play(source(), ALL, QTheta(trained, weight), actor, jax.random.key(10), 512, 1, 31)
+    found = finding_out.figures(judged)
+    before = finding_out.figures(imagined_games.play(source(), ALL, QTheta(fresh), actor, jax.random.key(10), 512, 1, 31))
+    assert before["one_episode_correct"] < 0.1
+    assert found["one_episode_correct"] > 0.3, "all but zombie and cow, which a policy that knows nothing hardly ever tells"
+    for _, _, said, right, count in found["calibration"]:
+        if count > 1000:
+            assert abs(said - right) < 0.15
+
+
+def test_the_weight_of_evidence_is_found():
+    """Scores that say too little are strengthened, those that say too much are weakened."""
+    net = model()
+    episodes = jax.tree.map(
+        lambda x: x[0],
+        imagined_games.play(source(), ALL, QTheta(net), Thompson(task()), jax.random.key(2), 64, 1, 31).episodes,
+    )
+    config = JudgeConfig(batch=64)
+    loud = eqx.tree_at(lambda m: (m.read.weight, m.read.bias), net, (50 * net.read.weight, 50 * net.read.bias))
+    assert judge_training.calibrate(loud, episodes, config) == (pytest.approx(judge_training.WEIGHTS[0]), 0.0)
