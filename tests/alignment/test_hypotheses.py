@@ -283,6 +283,27 @@ def assignments_of(kinds):
     return np.array(list(permutations(range(kinds))))
 
 
+def test_numbered_hypotheses_are_coupled_in_the_same_way():
+    rng = np.random.default_rng(4)
+    old, new = np.log(rng.dirichlet(np.ones(6), 2))
+    before = [hypotheses.couple(old, old, None, rng) for _ in range(6000)]
+    after = np.array([hypotheses.couple(old, new, index, rng) for index in before])
+    assert abs(np.bincount(after, minlength=6) / 6000 - np.exp(new)).max() < 4 * 0.5 / 6000**0.5
+    least = np.maximum(np.exp(new) - np.exp(old), 0).sum()
+    assert abs((after != np.array(before)).mean() - least) < 5 * (least / 6000) ** 0.5
+
+
+def test_steps_of_a_chain_follow_the_posterior():
+    rng = np.random.default_rng(5)
+    score = 1.5 * rng.normal(size=(3, 4))
+    for one_to_one in (True, False):
+        choice, found = hypotheses.decode(score, one_to_one), np.zeros((3, 4))
+        for _ in range(1500):
+            choice = hypotheses.walk(score, choice, rng, one_to_one)
+            found[np.arange(3), choice] += 1 / 1500
+        assert abs(found - hypotheses.marginals(score, one_to_one)).max() < 0.06
+
+
 def test_many_types_are_drawn_too():
     rng = np.random.default_rng(2)
     sure = np.where(np.eye(18) > 0, 0.0, -20.0)

@@ -128,6 +128,15 @@ def redraw(
     return drawn
 
 
+def couple(old: np.ndarray, new: np.ndarray, index: int | None, rng: np.random.Generator) -> int:
+    """As `redraw`, for log-probabilities [H] of hypotheses by number: a draw from `new`, given a draw `index` from `old`, or
+    none yet."""
+    if index is not None and np.log(rng.random()) + old[index] <= new[index]:
+        return index
+    chance = np.exp(new) if index is None else np.maximum(np.exp(new) - np.exp(old), 0) + 1e-12
+    return int(rng.choice(len(new), p=chance / chance.sum()))
+
+
 def walk(score: np.ndarray, choice: np.ndarray, rng: np.random.Generator, one_to_one: bool = False) -> np.ndarray:
     """A draw [T] after MOVES steps of a Metropolis chain from `choice` [T], for scores [T, C]: cheap at any size.
 

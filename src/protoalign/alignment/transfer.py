@@ -209,27 +209,28 @@ class Thompson:
 
     def __init__(self, rng: np.random.Generator):
         self.rng = rng
-        self.last: tuple[np.ndarray, np.ndarray] | None = None  # evidence, and what was drawn from it
+        self.whole: tuple[np.ndarray, int] | None = None  # a posterior over numbered assignments, and what was drawn from it
+        self.pairs: tuple[np.ndarray, np.ndarray] | None = None  # the same where evidence is of pairs
 
     def __call__(self, mapping: Mapping) -> np.ndarray:
         """What each tile type is taken for, [types or more], below K."""
-        if mapping.posterior is not None:
-            evidence, alone = log_softmax(SHARPNESS * mapping.posterior)[None], True
-        else:
-            evidence, alone = SHARPNESS * mapping.evidence, mapping.one_to_one
         if not len(mapping.tile_types):
             return np.zeros(0, np.int64)
+        if mapping.posterior is not None:
+            posterior = log_softmax(SHARPNESS * mapping.posterior)
+            before, index = self.whole if self.whole is not None else (posterior, None)
+            self.whole = posterior, hypotheses.couple(before, posterior, index, self.rng)
+            return assignments.table(len(mapping.hideable))[self.whole[1]]
+        evidence, alone = SHARPNESS * mapping.evidence, mapping.one_to_one
+        last = self.pairs if self.pairs is not None and self.pairs[0].shape == evidence.shape else None  # no type is new
         if len(evidence) > FEW:  # exact draws would take too long
-            again = self.last is not None and self.last[0].shape == evidence.shape  # no type is new
-            begin = self.last[1] if self.last is not None and again else hypotheses.decode(evidence, alone)
-            choice = hypotheses.walk(evidence, begin, self.rng, alone)
-        # A posterior over numbered assignments is that of one type which may be any of them.
-        elif self.last is None or self.last[0].shape != evidence.shape:
+            choice = hypotheses.walk(evidence, last[1] if last else hypotheses.decode(evidence, alone), self.rng, alone)
+        elif last is None:
             choice = hypotheses.draw(evidence, self.rng, alone)
         else:
-            choice = hypotheses.redraw(self.last[0], evidence, self.last[1], self.rng, alone)
-        self.last = evidence, choice
-        return choice if mapping.posterior is None else assignments.table(len(mapping.hideable))[choice[0]]
+            choice = hypotheses.redraw(last[0], evidence, last[1], self.rng, alone)
+        self.pairs = evidence, choice
+        return choice
 
 
 def _padded(belief: np.ndarray, types: int) -> np.ndarray:

@@ -24,7 +24,6 @@ from protoalign.stages import finder, judge_of, source_of
 from protoalign.worlds import registry
 
 Runs = dict[str, list[dict[str, Any]]]  # by world, one for each seed
-TOLD = ("target_steps", "explore_returns", "mapping_correct", "sureness", "sure_after", "ratio", "ratio_own")
 WORLDS = 2048  # imagined worlds per pair
 FEWER = 512  # ... where games are long and only some prototypes may be hidden
 MODELLED = 256  # ... where the world model judges: it takes a millisecond a step
@@ -65,7 +64,6 @@ def measure(folder: Path, seed: int, others: tuple[str, ...] = ()) -> dict[str, 
     key, judge = stream(agent.seed, "judge/measure"), judge_of(agent)
     figures = finding_out.measure(source, agent.hideable, judge, finder(agent), key, worlds, agent.longest)
     found: dict[str, Any] = {"bayes": result["bayes"] | figures, "seconds": result["seconds"]}
-    found["target"] = {name: result["engines"]["bayes"][name] for name in TOLD if name in result["engines"]["bayes"]}
     found["source_return"] = _source_return(agent, agent.spec.name, seed)
     found["others"] = {}
     for name in others:
