@@ -112,7 +112,7 @@ def measure(path: Path) -> Iterator[dict[str, Any]]:
 
 def show(rows: list[dict[str, Any]]) -> str:
     lines = [
-        "## The best that a first episode can be",
+        "### The best that a first episode can be",
         "",
         "A policy trained by PPO for one episode in which it is told everything but which animal is which, until it has shot",
         f"or walked into one; {GAMES:,} games.",

@@ -115,10 +115,10 @@ def show(runs: Runs, pairs: Runs) -> str:
 
 def _headline(runs: Runs) -> str:
     lines = [
-        "## The engine bayes: finding out while playing",
+        "### The engine bayes: finding out while playing",
         "",
         "Means over seeds with standard errors over them; preset fast; imagined worlds with everything hidden. Ratios are to",
-        "the source's return. Seconds are of one core besides pi_task, compiling included.",
+        "the source's return. Seconds are of one core besides pi_task, compiling included, other work beside.",
         "",
         "| world | seeds | worlds a seed | right after 1 | after 2 | return 1 / source | return 2 / source | steps to 0.99 | "
         "right then | seconds |",
@@ -141,7 +141,7 @@ def _headline(runs: Runs) -> str:
 
 def _pairs(runs: Runs) -> str:
     lines = [
-        "## All pairs of judge and actor, on the same games",
+        "### All pairs of judge and actor, on the same games",
         "",
         "| world | judge + actor | seeds x worlds | right after 1 / 2 / 4 | return 1 / 2 / 4, to the source's | "
         "steps to 0.99 | right then |",
@@ -166,7 +166,7 @@ def _pairs(runs: Runs) -> str:
 
 def _calibration(runs: Runs) -> str:
     lines = [
-        "## Is bayes right as often as it says?",
+        "### Is bayes right as often as it says?",
         "",
         "All steps of all games and seeds: what it said on average -> how often it was right (steps).",
         "",
@@ -194,7 +194,7 @@ def reliable(tables: list[list[list[float]]], low: float) -> str:
 
 def _others(runs: Runs) -> str:
     lines = [
-        "## Trained in one world, put into another",
+        "### Trained in one world, put into another",
         "",
         f"The engine bayes; {OTHER} imagined worlds a seed. Ratios are to what the policy earns there if it knows everything.",
         "",
