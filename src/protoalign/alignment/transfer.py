@@ -1,8 +1,8 @@
 """Into the target (section 4.3): play a few episodes there, and decide what is what.
 
 The target is any Gymnasium environment that shows pictures made of tiles, reached through reset and step alone. Two engines:
-`opa`, the paper's, explores with pi_exp and earns next to nothing meanwhile; `bayes` plays pi_task on an assignment drawn from the
-posterior, so that the episodes count.
+`opa`, the paper's, explores with pi_exp and earns next to nothing meanwhile; `bayes` plays pi_task on an assignment drawn from
+the posterior, so that the episodes count.
 """
 
 from collections.abc import Callable
