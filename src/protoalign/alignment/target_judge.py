@@ -3,6 +3,7 @@
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -12,7 +13,7 @@ from protoalign.alignment import hypotheses
 from protoalign.alignment.imagination import Imagined, code_type
 from protoalign.alignment.inference import InferenceModel, Step
 from protoalign.alignment.judges import LEAST
-from protoalign.alignment.model_judge import ModelJudge, log_likelihood, start_likelihood
+from protoalign.alignment.model_judge import ModelJudge, start_likelihood, weigh
 from protoalign.rl.networks import Believed, Scene
 from protoalign.worlds.base import Observation
 
@@ -155,8 +156,7 @@ class TargetModel:
         """A step and the picture after it."""
         if self._known(types):
             step = Step(self.codes, seen[None], self.numbers, numbers, np.array([action]), np.array([reward], np.float32))  # type: ignore[arg-type]
-            told = log_likelihood(self.judge.model, self.judge.weights, self.tables, step, self.judge.alike)
-            self.episodes[-1] = self.episodes[-1] + np.asarray(told, np.float64)
+            self.episodes[-1] = self.episodes[-1] + np.asarray(_told(self.judge, step), np.float64)
         self.codes, self.numbers = seen[None], numbers
 
     def _known(self, types: int) -> bool:
@@ -166,6 +166,12 @@ class TargetModel:
     def score(self) -> np.ndarray:
         """Evidence of all episodes, [K!] logs."""
         return sum((np.maximum(log_softmax(x), LEAST) for x in self.episodes), np.zeros(len(self.tables)))
+
+
+@eqx.filter_jit
+def _told(judge: ModelJudge, step: Step) -> Array:
+    """What one transition says of all assignments, [K!]."""
+    return weigh(judge.weights, judge.evidence(jax.tree.map(lambda x: x[0], step)))
 
 
 @eqx.filter_jit
