@@ -101,6 +101,17 @@ def _train(wanted: Trained) -> None:
     assert all(path.exists() for path in wanted.killed.values())
 
 
+@pytest.fixture(scope="module")
+def quick_to_compile() -> Iterator[None]:
+    """For programs that run for a moment: compiling them well would take longer than it saves."""
+    import jax
+
+    before = jax.config.values["jax_disable_most_optimizations"]
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
 @pytest.fixture(scope="session")
 def agent(trained: Trained) -> Any:
     from protoalign.agent import Agent

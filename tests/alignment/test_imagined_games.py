@@ -15,14 +15,7 @@ from protoalign.rl.networks import RelativeNet
 from protoalign.settings import JudgeConfig
 from tests.alignment.helpers import ALL, model, scene, source
 
-
-@pytest.fixture(autouse=True, scope="module")
-def quick_to_compile():
-    """Programs that run for a moment: compiling them well would take longer than it saves."""
-    before = jax.config.values["jax_disable_most_optimizations"]
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 
 def task():

@@ -14,7 +14,7 @@ from protoalign.alignment import assignments
 from protoalign.alignment.imagination import Imagined, hide, imagine
 from protoalign.alignment.inference import Step
 from protoalign.alignment.mistaken_play import gather, mistakes
-from protoalign.alignment.model_judge import ModelJudge, Weights, calibrate, log_likelihood, start_likelihood
+from protoalign.alignment.model_judge import ModelJudge, Weights, calibrate, start_likelihood, step_likelihood
 from protoalign.alignment.model_training import games_of, thin, train_model
 from protoalign.alignment.world_model import Moves, WorldModel
 from protoalign.rl.history import Episodes
@@ -145,7 +145,7 @@ def test_host_and_compiled_judges_agree():
     for i in range(2):
         one = jax.tree.map(lambda x, i=i: np.asarray(x[i : i + 1]), codes)
         tables = np.concatenate([judge.tables, judge.tables[:8]])  # padded to a power of two
-        np.testing.assert_allclose(log_likelihood(judge.model, judge.weights, tables, one)[:120], said[i], atol=1e-3)
+        np.testing.assert_allclose(step_likelihood(judge, one), said[i], atol=1e-3)
         first = start_likelihood(judge.model, judge.weights, tables, jax.tree.map(lambda x, i=i: x[i : i + 1], seen))
         np.testing.assert_allclose(first[:120], begun[i] - begun[i].max(), atol=1e-3)
 
@@ -175,8 +175,7 @@ def test_tiles_say_nothing_between_prototypes_that_are_alike():
     np.testing.assert_allclose(said, said[:, exchanged], atol=1e-3)
     assert float(said.std()) > 0.1
     one = jax.tree.map(lambda x: np.asarray(x[:1]), in_codes(step, plainly(3)))
-    host = log_likelihood(judge.model, judge.weights, judge.tables, one, alike)
-    np.testing.assert_allclose(host, said[0], atol=1e-3)
+    np.testing.assert_allclose(step_likelihood(judge, one), said[0], atol=1e-3)
 
 
 def test_one_step_says_no_more_than_the_cap():

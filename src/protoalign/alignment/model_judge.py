@@ -58,8 +58,8 @@ def weigh(weights: Weights, evidence: Evidence, possible: Array | bool = True) -
     return jnp.maximum(said - best(said), -weights.cap)
 
 
-def _evidence(model: WorldModel, tables: Array, step: Step, ended: Array | None = None) -> Evidence:
-    """Of one transition, `step` without leading axis, all prototypes being different."""
+def _evidence(model: WorldModel, tables: Array, step: Step) -> Evidence:
+    """Of one transition, `step` without leading axis, all prototypes being different. Whether it ended is not known here."""
     move = Moves(
         step.before.reshape(-1),
         step.after.reshape(-1),
@@ -67,32 +67,21 @@ def _evidence(model: WorldModel, tables: Array, step: Step, ended: Array | None 
         step.numbers_after.astype(jnp.float32),
         jnp.asarray(step.action, jnp.int32),
         step.reward,
-        jnp.asarray(False) if ended is None else ended,
+        jnp.asarray(False),
     )
     like = model.under(tables, move)
-    return Evidence(like.tiles, like.reward + like.numbers + (0 if ended is None else like.end))
+    return Evidence(like.tiles, like.reward + like.numbers)
 
 
 @eqx.filter_jit
-def log_likelihood(
-    model: WorldModel, weights: Weights, tables: Array, step: Step, alike: Alike = (), ended: Array | None = None
-) -> Array:
-    """What one transition (a batch of one) says of N hypotheses, [N] logs up to a constant.
-
-    `tables` [N, C + S] int32: the prototype of every code; codes below C are themselves. Pad N to a power of two, with rows
-    that are among the others. `alike` is the judge's. `ended` []: whether the episode is over by itself; None: that is not
-    known, or says nothing.
-    """
-    one = jax.tree.map(lambda x: jnp.asarray(x)[0], step)
-    tables = jnp.asarray(tables)
-    evidence = _evidence(model, tables, one, ended)
-    others = [_evidence(model, jnp.asarray(renamed)[tables], one).tiles for renamed in alike[1:]]
-    return weigh(weights, evidence._replace(tiles=sum(others, evidence.tiles) / (1 + len(others))))
+def step_likelihood(judge: "ModelJudge", step: Step) -> Array:
+    """What one transition (a batch of one) says of all assignments, [K!] logs up to a constant."""
+    return weigh(judge.weights, judge.evidence(jax.tree.map(lambda x: x[0], step)))
 
 
 @eqx.filter_jit
 def start_likelihood(model: WorldModel, weights: Weights, tables: Array, seen: Observation) -> Array:
-    """The same of one first picture, codes [1, H, W]: [N]."""
+    """The same of one first picture, codes [1, H, W], for N hypotheses: `tables` [N, C + S], the prototype of every code."""
     said = weights.start * model.starts_under(jnp.asarray(tables), jnp.asarray(seen.tiles).reshape(-1))
     return said - said.max()
 

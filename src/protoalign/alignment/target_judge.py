@@ -3,7 +3,6 @@
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -13,7 +12,7 @@ from protoalign.alignment import hypotheses
 from protoalign.alignment.imagination import Imagined, code_type
 from protoalign.alignment.inference import InferenceModel, Step
 from protoalign.alignment.judges import LEAST
-from protoalign.alignment.model_judge import ModelJudge, start_likelihood, weigh
+from protoalign.alignment.model_judge import ModelJudge, start_likelihood, step_likelihood
 from protoalign.rl.networks import Believed, Scene
 from protoalign.worlds.base import Observation
 
@@ -156,7 +155,7 @@ class TargetModel:
         """A step and the picture after it."""
         if self._known(types):
             step = Step(self.codes, seen[None], self.numbers, numbers, np.array([action]), np.array([reward], np.float32))  # type: ignore[arg-type]
-            self.episodes[-1] = self.episodes[-1] + np.asarray(_told(self.judge, step), np.float64)
+            self.episodes[-1] = self.episodes[-1] + np.asarray(step_likelihood(self.judge, step), np.float64)
         self.codes, self.numbers = seen[None], numbers
 
     def _known(self, types: int) -> bool:
@@ -166,12 +165,6 @@ class TargetModel:
     def score(self) -> np.ndarray:
         """Evidence of all episodes, [K!] logs."""
         return sum((np.maximum(log_softmax(x), LEAST) for x in self.episodes), np.zeros(len(self.tables)))
-
-
-@eqx.filter_jit
-def _told(judge: ModelJudge, step: Step) -> Array:
-    """What one transition says of all assignments, [K!]."""
-    return weigh(judge.weights, judge.evidence(jax.tree.map(lambda x: x[0], step)))
 
 
 @eqx.filter_jit
