@@ -56,7 +56,7 @@ def small() -> Iterator[None]:
         patch.setattr(train, "LOG_LINES", 20)
         patch.setattr(train, "WATCHED", 3)
         patch.setattr(stages, "PRACTICE", 128)
-        patch.setattr(stages, "WEIGHED", 64)
+        patch.setattr(stages, "WATCHED", 64)
         yield
 
 

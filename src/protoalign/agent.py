@@ -51,7 +51,7 @@ class Agent:
     model: InferenceModel | None = None  # q_theta
     explorer: Explorer | None = None  # pi_exp
     judge: InferenceModel | None = None  # q_theta as `bayes` uses it: trained on games of its actor
-    weight: np.ndarray | None = None  # [1] float32, of the judge's evidence: 1 divided by a temperature
+    weight: np.ndarray | None = None  # [2] float32, of the judge's evidence, 1 divided by a temperature; and doubt, in nats
     world_model: WorldModel | None = None  # for the engine bayes, if the world has few enough prototypes to compare all
     weights: np.ndarray | None = None  # [5] float32, of the world model's evidence (`model_judge.Weights`)
     alike: Alike = ()  # prototypes that its tiles do not tell apart
@@ -77,7 +77,7 @@ class Agent:
         """The world model as a judge."""
         if self.world_model is None or self.weights is None:
             return None
-        return ModelJudge(self.world_model, Weights(*map(float, self.weights)), self.hideable, self.alike)
+        return ModelJudge(self.world_model, Weights(*map(jax.numpy.float32, self.weights)), self.hideable, self.alike)
 
     def align(
         self,
@@ -187,7 +187,7 @@ class Agent:
             alike = tuple(tuple(int(c) for c in row) for row in about["alike"])
             if any(sorted(row) != list(range(scene.prototypes)) for row in alike) or len(alike) > MOST_ALIKE:
                 raise ValueError
-            for x, shape in ((presence, (2, len(agent.hideable))), (weight, (1,)), (weights, (len(Weights._fields),))):
+            for x, shape in ((presence, (2, len(agent.hideable))), (weight, (2,)), (weights, (len(Weights._fields),))):
                 if x is not None and (x.shape != shape or not np.isfinite(x).all()):
                     raise ValueError
             if (weight is None) != ("judge" not in parts) or (weights is None) != ("world_model" not in parts):

@@ -14,11 +14,13 @@ from typing import Any, Literal
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from protoalign.agent import Agent, hideable, untrained
 from protoalign.alignment import assignments, finding_out, imagined_games, training
 from protoalign.alignment.actors import Thompson
+from protoalign.alignment.imagined_games import Games
 from protoalign.alignment.judge_training import calibrate, train_judge
 from protoalign.alignment.judges import Both, Judge, QTheta
 from protoalign.alignment.mapping import Mapping
@@ -44,9 +46,9 @@ from protoalign.worlds.base import World
 
 Store = Run | Memory
 MAPPINGS: dict[Engine, str] = {"bayes": "mapping", "opa": "mapping-opa"}  # files of a run's own mappings
-PRACTICE = 512  # games in disguise that weights of evidence are fitted on
+WATCHED = 256  # games in disguise that the world model's own weights of evidence are fitted on
+PRACTICE = 512  # ... and how much it counts beside q_theta
 NETWORK = ("network", "width", "radius", "tiles", "longest")  # what the judge shares with opa's q_theta, out of InferConfig
-WEIGHED = 192  # ... of which for the world model's own
 
 
 def settings_of(
@@ -167,8 +169,10 @@ def judge_of(agent: Agent) -> Judge:
     """The judge of the engine bayes: q_theta, and the world model if there is one."""
     assert agent.judge is not None
     assert agent.weight is not None
-    own = QTheta(agent.judge, float(agent.weight[0]))
-    return own if agent.world_judge is None else Both(own, agent.world_judge)
+    weight, doubt = map(jnp.float32, agent.weight)  # arrays: programs are compiled once for all weights
+    if agent.world_judge is None:
+        return QTheta(agent.judge, weight, doubt)
+    return Both(QTheta(agent.judge, weight), agent.world_judge, doubt)
 
 
 def model(world: World, store: Store, agent: Agent, history: Episodes | None = None) -> Agent:
@@ -188,21 +192,23 @@ def model(world: World, store: Store, agent: Agent, history: Episodes | None = N
     judge, seconds = train_judge(store, config, source, fresh, finder(agent), seed, longest, world.spec.name)
     started = time.monotonic()
 
-    def practise(judge: Judge, name: str, number: int) -> Episodes:
+    def practise(judge: Judge, name: str, number: int) -> Games:
         """Games in disguise, played by the actor with this judge."""
         key = stream(seed, f"judge/{name}")
-        played = imagined_games.play(source, agent.hideable, judge, finder(agent), key, number, 1, longest)
-        return jax.tree.map(lambda x: x[0], played.episodes)
+        return imagined_games.play(source, agent.hideable, judge, finder(agent), key, number, 1, longest)
 
     games = -(-config.updates // config.period) * config.games + PRACTICE
     told: dict[str, Any] = {}
     world_judge, practised = None, QTheta(judge)  # type: ModelJudge | None, Judge
     if learned.games and len(agent.hideable) <= assignments.MOST:
-        world_judge, told = dynamics(world, store, agent, practise(practised, "watched", WEIGHED))
-        games += learned.games + WEIGHED
-        practised = Both(QTheta(judge, 0.5), world_judge)  # games are to be played as they will be: by both
-    weight, share = calibrate(judge, practise(practised, "practice", PRACTICE), config, world_judge)
-    agent = replace(agent, judge=judge, weight=np.array([weight], np.float32))
+        watched = jax.tree.map(lambda x: x[0], practise(practised, "watched", WATCHED).episodes)
+        world_judge, told = dynamics(world, store, agent, watched)
+        games += learned.games + WATCHED
+        practised = Both(
+            QTheta(judge, jnp.float32(0.5)), world_judge, jnp.float32(0)
+        )  # games are to be played as they will be: by both
+    weight, share, doubt = calibrate(practise(practised, "practice", PRACTICE))
+    agent = replace(agent, judge=judge, weight=np.array([weight, doubt], np.float32))
     if world_judge is not None and share:
         tile, reward, start, slack, cap = world_judge.weights
         believed = np.array([share * tile, share * reward, share * start, slack, share * cap], np.float32)
@@ -214,7 +220,7 @@ def model(world: World, store: Store, agent: Agent, history: Episodes | None = N
     found = finding_out.measure(
         unseen, agent.hideable, judge_of(agent), finder(agent), stream(seed, "judge/measure"), config.measured, longest
     )
-    spent = {"weight": round(weight, 4), "weight_of_model": round(share, 4), "training_games": games}
+    spent = {"weight": round(weight, 4), "weight_of_model": round(share, 4), "doubt": doubt, "training_games": games}
     store.add_result({"bayes": found | told | spent, "seconds": store.result().get("seconds", {}) | {"model": seconds}})
     return agent
 

@@ -14,7 +14,7 @@ from protoalign.alignment import assignments
 from protoalign.alignment.imagination import Imagined, hide, imagine
 from protoalign.alignment.inference import Step
 from protoalign.alignment.mistaken_play import gather, mistakes
-from protoalign.alignment.model_judge import ModelJudge, Weights, calibrate, start_likelihood, step_likelihood
+from protoalign.alignment.model_judge import ModelJudge, Weights, calibrate, start_likelihood, step_likelihood, weigh
 from protoalign.alignment.model_training import games_of, thin, train_model
 from protoalign.alignment.world_model import Moves, WorldModel
 from protoalign.rl.history import Episodes
@@ -176,6 +176,24 @@ def test_tiles_say_nothing_between_prototypes_that_are_alike():
     assert float(said.std()) > 0.1
     one = jax.tree.map(lambda x: np.asarray(x[:1]), in_codes(step, plainly(3)))
     np.testing.assert_allclose(step_likelihood(judge, one), said[0], atol=1e-3)
+
+
+@pytest.mark.parametrize("alike", [(), ((0, 1, 2, 3, 4), (0, 3, 2, 1, 4))])
+def test_only_leaders_are_judged_once_all_others_are_ruled_out(alike):
+    """They are judged as if all were; the others keep their distance to the best. What is open is judged whole."""
+    judge = ModelJudge(random_model(scene()), Weights(0.5, 0.7, 0.2, 1.0), ALL, alike)
+    _, step = some_steps(2)
+    codes, imagined, leading = in_codes(step, plainly(2)), plainly(2), np.array([3, 17, 40, 60, 61, 80, 100, 119])
+    posterior = jnp.where(jnp.isin(jnp.arange(120), leading), 0.0, jnp.array([[-30.0], [-3.0]]))
+    whole = judge.watch(jnp.zeros((2, 120)), imagined, codes)
+    some = judge.watch(jnp.zeros((2, 120)), imagined, codes, posterior=posterior)
+    np.testing.assert_allclose(some[1], whole[1], atol=1e-4)
+    np.testing.assert_array_equal(np.delete(some[0], leading), 0)
+    best = jnp.stack([judge.evidence(jax.tree.map(lambda x: x[0], codes)).tiles[leading]]).max()
+    assert float(best) < 0
+    np.testing.assert_allclose(np.asarray(some[0])[leading].max(), 0, atol=1e-5)
+    alone = weigh(judge.weights, jax.tree.map(lambda x: x[leading], judge.evidence(jax.tree.map(lambda x: x[0], codes))))
+    np.testing.assert_allclose(np.asarray(some[0])[leading], alone, atol=1e-3)
 
 
 def test_one_step_says_no_more_than_the_cap():

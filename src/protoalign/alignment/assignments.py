@@ -45,6 +45,15 @@ def combined(score: Array) -> Array:
     return jax.nn.log_softmax(total(score)) if kinds <= MOST else jax.nn.log_softmax(score)
 
 
+def doubted(posterior: Array, doubt: Array | float) -> Array:
+    """Log-probabilities [..., H] in which all assignments within `doubt` nats of the best count as good as it.
+
+    Small errors of judges add up to differences that mean nothing.
+    """
+    behind = posterior.max(-1, keepdims=True) - posterior
+    return jax.nn.log_softmax(-jax.nn.relu(behind - doubt))
+
+
 def marginals(posterior: Array) -> Array:
     """Probabilities [..., K, K] of what each slot is, from log-probabilities [..., H]."""
     kinds = next(k for k in range(MOST + 1) if len(table(k)) >= posterior.shape[-1] and k)

@@ -30,7 +30,7 @@ def imagine(
     key: Array,
     batch: int,
     hideable: int,
-    hide_all: float,
+    hide_all: Array | float,
     twice: float = 0.0,
     grid: tuple[int, int] | None = None,
     which: Array | None = None,

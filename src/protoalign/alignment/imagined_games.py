@@ -14,7 +14,7 @@ from jax import Array
 
 from protoalign.alignment import assignments
 from protoalign.alignment.actors import Actor
-from protoalign.alignment.imagination import hide, imagine
+from protoalign.alignment.imagination import Imagined, hide, imagine
 from protoalign.alignment.inference import Step
 from protoalign.alignment.judges import Judge
 from protoalign.arrays import select
@@ -37,6 +37,7 @@ class Games(NamedTuple):
     truth: Any  # [E] int32, number of the true assignment; 0 where they have none
     met: Any  # [G, E, K] bool, which prototypes were seen in each game
     hidden: Any  # [E, K] bool, which were hidden
+    told: Any = ()  # what the judge said, unweighed, after each step, leading axes [G, E, L]; of many prototypes nothing
 
     @property
     def going(self) -> np.ndarray:
@@ -64,100 +65,105 @@ def play(
 
     Everything that may be hidden is hidden with probability `hide_all`, else a random subset; of many prototypes always that.
     """
-    parts = -(-number // SIDE_BY_SIDE)
-    side = min(number, SIDE_BY_SIDE)
-    found = [
-        jax.device_get(_play(world, hideable, judge, actor, jax.random.fold_in(key, part), side, games, longest, hide_all))
-        for part in range(parts)
-    ]
-    axis = {"truth": 0, "hidden": 0}  # of worlds; 1 where games come first
-    joined = {
-        name: jax.tree.map(lambda *x, name=name: np.concatenate(x, axis.get(name, 1)), *(getattr(part, name) for part in found))
-        for name in Games._fields
-    }
-    return Games(**joined)
+    played, truths, hidden = [], [], []
+    for part in range(-(-number // SIDE_BY_SIDE)):
+        world_key, games_key = jax.random.split(jax.random.fold_in(key, part))
+        batch = min(number, SIDE_BY_SIDE)
+        imagined, kept = _begin(hideable, actor, world_key, batch, jnp.float32(hide_all))
+        done = []
+        for game in range(games):
+            game_key = jax.random.fold_in(games_key, game)
+            kept, found = _game(world, hideable, judge, actor, imagined, kept, game_key, longest)
+            done.append(jax.device_get(found))
+        played.append(jax.tree.map(lambda *x: np.stack(x), *done))
+        whole = len(hideable) <= assignments.MOST
+        truths.append(np.asarray(assignments.index_of(imagined.truth)) if whole else np.zeros(batch, np.int32))
+        hidden.append(np.asarray(jnp.take_along_axis(imagined.hidden, imagined.slot_of, 1)))
+    joined = jax.tree.map(lambda *x: np.concatenate(x, 1), *played)  # worlds are the second axis, after games
+    return Games(**joined, truth=np.concatenate(truths), hidden=np.concatenate(hidden))
 
 
 @eqx.filter_jit
-def _play(
+def _begin(hideable: tuple[int, ...], actor: Actor, key: Array, batch: int, hide_all: Array) -> tuple[Imagined, Any]:
+    """Imagined worlds, and what is kept from game to game in them: scores so far, and what the actor has in mind."""
+    kinds = len(hideable)
+    imagine_key, share_key, mind_key = jax.random.split(key, 3)
+    which = None
+    if kinds > assignments.MOST:  # of many prototypes any share is new, seldom all
+        u = uniform(share_key, (batch, kinds + 1))
+        which = u[:, :-1] < u[:, -1:]
+    imagined = imagine(imagine_key, batch, kinds, hide_all, which=which)
+    flat = assignments.combined(jnp.zeros((batch, kinds, kinds)))
+    return imagined, (jnp.zeros_like(flat), actor.begin(flat, mind_key))
+
+
+@eqx.filter_jit
+def _game(
     world: Learnable,
     hideable: tuple[int, ...],
     judge: Judge,
     actor: Actor,
+    imagined: Imagined,
+    kept: tuple[Array, Any],
     key: Array,
-    batch: int,
-    games: int,
     longest: int,
-    hide_all: float,
-) -> Games:
-    kinds, prototypes = len(hideable), judge.prototypes
-    imagine_key, mind_key, games_key = jax.random.split(key, 3)
-    whole = kinds <= assignments.MOST
-    which = None
-    if not whole:  # of many prototypes any share is new, seldom all
-        u = uniform(jax.random.fold_in(imagine_key, 1), (batch, kinds + 1))
-        which = u[:, :-1] < u[:, -1:]
-    imagined = imagine(imagine_key, batch, kinds, hide_all, which=which)
-    truth = assignments.index_of(imagined.truth) if whole else jnp.zeros(batch, jnp.int32)
+) -> tuple[tuple[Array, Any], dict[str, Any]]:
+    """One game in each of B imagined worlds; what is kept after it, and fields of `Games` without their first axis."""
+    (earlier, mind), batch = kept, len(imagined.truth)
+    start_key, noise_key, step_key = jax.random.split(key, 3)
 
     def see(state: Any) -> Observation:
         tiles, numbers = world.observe(state)
-        return Observation(hide(imagined, tiles, prototypes, hideable), numbers)
+        return Observation(hide(imagined, tiles, judge.prototypes, hideable), numbers)
 
-    def posterior(earlier: Array, watched: Any) -> Array:
-        return jax.nn.log_softmax(earlier + judge.score(watched, imagined))
+    def posterior(watched: Any) -> Array:
+        return judge.posterior(earlier + judge.score(watched, imagined))
 
     def verdict(posterior: Array) -> tuple[Array, Array]:
-        if whole:
-            return jnp.exp(posterior.max(1)), jnp.argmax(posterior, 1) == truth
+        if posterior.ndim == 2:
+            return jnp.exp(posterior.max(1)), jnp.argmax(posterior, 1) == assignments.index_of(imagined.truth)
         right = (jnp.argmax(posterior, -1) == imagined.truth) | ~imagined.hidden
         return jnp.exp(jnp.where(imagined.hidden, posterior.max(-1), 0).sum(1)), right.all(1)
 
-    def game(carry: tuple[Array, Any], key: Array) -> tuple[tuple[Array, Any], Any]:
-        earlier, mind = carry
-        start_key, noise_key, step_key = jax.random.split(key, 3)
-        state = world.reset(start_key, batch)
-        noise = gumbel(noise_key, (longest, batch, world.num_actions))
+    def step(carry: Any, x: tuple[Array, Array]) -> tuple[Any, Any]:
+        state, seen, watched, mind, over = carry
+        noise, key = x
+        act_key, world_key = jax.random.split(key)
+        believed = Believed(seen.tiles, seen.numbers, judge.belief(watched, imagined))
+        so_far = posterior(watched)
+        action, next_mind = actor.act(mind, believed, so_far, act_key, noise)
+        after, (reward, terminated, truncated) = world.step(state, action, world_key)
+        then = see(after)
+        happened = Step(seen.tiles, then.tiles, seen.numbers, then.numbers, action, reward)
+        watched = select(over, watched, judge.watch(watched, imagined, happened, ~over, so_far))
+        out = {
+            "shown": world.observe(state),
+            "action": action.astype(jnp.uint8),
+            "reward": jnp.where(over, 0, reward),
+            "going": ~over,
+            "terminated": terminated & ~over,
+            "verdict": verdict(posterior(watched)),
+            "told": judge.unweighed(watched, imagined) if len(hideable) <= assignments.MOST else (),
+        }
+        carry = select(over, state, after), select(over, seen, then), watched, select(over, mind, next_mind)
+        return (*carry, over | terminated | truncated), out
 
-        def step(carry: Any, x: tuple[Array, Array]) -> tuple[Any, Any]:
-            state, seen, watched, mind, over = carry
-            noise, key = x
-            act_key, world_key = jax.random.split(key)
-            believed = Believed(seen.tiles, seen.numbers, judge.belief(watched, imagined))
-            action, next_mind = actor.act(mind, believed, posterior(earlier, watched), act_key, noise)
-            after, (reward, terminated, truncated) = world.step(state, action, world_key)
-            then = see(after)
-            happened = Step(seen.tiles, then.tiles, seen.numbers, then.numbers, action, reward)
-            watched = select(over, watched, judge.watch(watched, imagined, happened, ~over))
-            sure, right = verdict(posterior(earlier, watched))
-            out = (
-                world.observe(state),
-                action.astype(jnp.uint8),
-                jnp.where(over, 0, reward),
-                ~over,
-                terminated & ~over,
-                sure,
-                right,
-            )
-            carry = select(over, state, after), select(over, seen, then), watched, select(over, mind, next_mind)
-            return (*carry, over | terminated | truncated), out
-
-        seen = see(state)
-        start = (state, seen, judge.begin(imagined, seen), mind, jnp.zeros(batch, bool))
-        keys = jax.random.split(step_key, longest)
-        (state, _, watched, mind, _), (shown, action, reward, going, terminated, sure, right) = jax.lax.scan(
-            step, start, (noise, keys)
-        )
-        score = judge.score(watched, imagined)
-        shown = jax.tree.map(lambda x, end: jnp.concatenate([x, end[None]]).swapaxes(0, 1), shown, world.observe(state))
-        length = going.sum(0).astype(jnp.int32)
-        episodes = Episodes(shown, action.T, reward.T, length, terminated.any(0))
-        inside = jnp.arange(longest + 1) <= length[:, None]
-        met = jnp.stack([((shown.tiles == c).any((2, 3)) & inside).any(1) for c in hideable], 1)
-        return (earlier + score, mind), (episodes, sure.T, right.T, score, met)
-
-    flat = assignments.combined(jnp.zeros((batch, kinds, kinds)))
-    start = (jnp.zeros_like(flat), actor.begin(flat, mind_key))
-    _, (episodes, sure, right, score, met) = jax.lax.scan(game, start, jax.random.split(games_key, games))
-    hidden = jnp.take_along_axis(imagined.hidden, imagined.slot_of, 1)
-    return Games(episodes, sure, right, score, truth, met, hidden)
+    state = world.reset(start_key, batch)
+    seen = see(state)
+    start = (state, seen, judge.begin(imagined, seen), mind, jnp.zeros(batch, bool))
+    xs = gumbel(noise_key, (longest, batch, world.num_actions)), jax.random.split(step_key, longest)
+    (state, _, watched, mind, _), out = jax.lax.scan(step, start, xs)
+    score = judge.score(watched, imagined)
+    shown = jax.tree.map(lambda x, end: jnp.concatenate([x, end[None]]).swapaxes(0, 1), out["shown"], world.observe(state))
+    length = out["going"].sum(0).astype(jnp.int32)
+    inside = jnp.arange(longest + 1) <= length[:, None]
+    sure, right = out["verdict"]
+    found = {
+        "episodes": Episodes(shown, out["action"].T, out["reward"].T, length, out["terminated"].any(0)),
+        "sure": sure.T,
+        "right": right.T,
+        "score": score,
+        "met": jnp.stack([((shown.tiles == c).any((2, 3)) & inside).any(1) for c in hideable], 1),
+        "told": jax.tree.map(lambda x: x.swapaxes(0, 1), out["told"]),
+    }
+    return (earlier + score, mind), found

@@ -7,7 +7,7 @@ posterior over assignments calibrated, not only what it says of each slot.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -16,12 +16,12 @@ import numpy as np
 import optax
 from jax import Array
 
-from protoalign.alignment import assignments, imagined_games, model_judge
+from protoalign.alignment import assignments, imagined_games
 from protoalign.alignment.actors import Actor
 from protoalign.alignment.imagination import Imagined, imagine
+from protoalign.alignment.imagined_games import Games
 from protoalign.alignment.inference import InferenceModel
-from protoalign.alignment.judges import QTheta
-from protoalign.alignment.model_judge import ModelJudge
+from protoalign.alignment.judges import LEAST, QTheta
 from protoalign.alignment.training import follow, make_optimiser
 from protoalign.alignment.training import loss as type_by_type
 from protoalign.rl.history import Episodes
@@ -33,6 +33,9 @@ from protoalign.settings import JudgeConfig
 WEIGHTS = np.geomspace(0.25, 4.0, 17)  # that `calibrate` tries
 SURE, MISTAKEN = 0.99, 25.0
 OTHERS = (0.0, *np.geomspace(0.05, 1.6, 11).tolist())
+DOUBTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)  # more would make it say less than it knows
+ROUNDS = 4
+AT_ONCE = 128  # games
 
 
 def loss(model: InferenceModel, episodes: Episodes, imagined: Imagined) -> tuple[Array, dict[str, Array]]:
@@ -113,44 +116,58 @@ def train_judge(
     return state["model"], seconds
 
 
-def calibrate(model: InferenceModel, episodes: Episodes, config: JudgeConfig, other: ModelJudge | None = None) -> Any:
-    """Weights (own, other) of the evidence of q_theta and of another judge, under which the truth is most likely.
+class Weighing(NamedTuple):
+    """How much evidence counts."""
 
-    They are fitted over all steps of N games played in disguise with everything hidden: when it says 0.9 it is then right 9
-    times in 10. Both see the same, so together they count for less than each by itself. A game in which it was wrong when it
-    was SURE for the first time costs MISTAKEN nats besides.
+    own: float  # q_theta's
+    other: float  # the world model's, if there is one
+    doubt: float  # nats: assignments within so many of the best are as good
+
+
+def calibrate(played: Games) -> Weighing:
+    """The weights of evidence under which the truth is most likely, over all steps of games in disguise, `told` kept.
+
+    Everything is hidden in them: when it says 0.9 it is then right 9 times in 10. q_theta and the world model see the same, so
+    together they count for less than each by itself. A game in which it was wrong when it was SURE for the first time costs
+    MISTAKEN nats besides. One number after the other is chosen, and again, until nothing changes.
     """
-    kinds = len(model.hideable)
-    if kinds > assignments.MOST:
-        return 1.0, 0.0
-    names = np.tile(np.arange(kinds, dtype=np.int32), (config.batch, 1))
-    plain = Imagined(names, names, None, names, np.ones(names.shape, bool))  # type: ignore[arg-type]
-    shares = OTHERS if other is not None else (0.0,)
-    total = np.zeros((len(WEIGHTS), len(shares)))
-    for first in range(0, len(episodes.length) - config.batch + 1, config.batch):
-        some = jax.tree.map(lambda x, first=first: x[first : first + config.batch], episodes)
-        total += np.asarray(_given(model, other, some, plain, shares))
-    own, share = np.unravel_index(np.argmax(total), total.shape)
-    return float(WEIGHTS[own]), float(shares[share])
+    if played.hidden.shape[-1] > assignments.MOST:
+        return Weighing(1.0, 0.0, 0.0)
+    told: Any = jax.tree.map(lambda x: x[0], played.told)  # of the first games, [E, L, ...]
+    scores, model = told if isinstance(told, tuple) else (told, None)
+    grids: tuple[Any, ...] = (WEIGHTS, OTHERS if model is not None else (0.0,), DOUBTS)
+    best = [1.0, 0.4 if model is not None else 0.0, 0.0]
+    going = played.going[0]
+    for _ in range(ROUNDS):
+        before = list(best)
+        for i, grid in enumerate(grids):
+            tried = jnp.array([[*best[:i], value, *best[i + 1 :]] for value in grid], jnp.float32)
+            worth = np.zeros(len(tried))
+            for first in range(0, len(going), AT_ONCE):
+                some = slice(first, first + AT_ONCE)
+                said = None if model is None else model[some]
+                worth += np.asarray(_worth(scores[some], said, going[some], played.truth[some], tried))
+            best[i] = float(grid[int(worth.argmax())])
+        if best == before:
+            break
+    return Weighing(*best)
 
 
 @eqx.filter_jit
-def _given(
-    model: InferenceModel, other: ModelJudge | None, episodes: Episodes, plain: Imagined, shares: tuple[float, ...]
-) -> Array:
-    """The log-probability of the truth, assignment 0, over all steps, less what sure mistakes cost; by weights, [W, O]."""
-    score = assignments.total(follow(model, episodes, plain))[1:]  # [L, B, H]
-    going = (jnp.arange(len(score))[:, None] < episodes.length).astype(jnp.float32)
-    told = jnp.zeros_like(score)
-    if other is not None:
-        evidence, start = model_judge.follow(other, episodes)
-        told = other.weights.start * start + jnp.cumsum(model_judge.weigh(other.weights, evidence), 0)
+def _worth(scores: Array, model: Array | None, going: Array, truth: Array, tried: Array) -> Array:
+    """The log-probability of the truth over all steps, less what sure mistakes cost, [W] for weighings [W, 3]; scores are
+    [E, L, K, K], what the model said [E, L, H]."""
+    total = assignments.total(scores)
 
     def of(weights: Array) -> Array:
-        posterior = jax.nn.log_softmax(weights[0] * score + weights[1] * told)
-        sure = (posterior.max(-1) >= np.log(SURE)) & (going > 0)  # [L, B]
-        wrong = jnp.take_along_axis(posterior[..., 0] < posterior.max(-1), jnp.argmax(sure, 0)[None], 0)[0] & sure.any(0)
-        return (posterior[..., 0] * going).sum() - MISTAKEN * wrong.sum()
+        said = jnp.maximum(jax.nn.log_softmax(weights[0] * total), LEAST)
+        if model is not None:
+            said = said + weights[1] * model
+        posterior = assignments.doubted(said, weights[2])
+        given = jnp.take_along_axis(posterior, truth[:, None, None], 2)[..., 0]  # [E, L]
+        sure = (posterior.max(-1) >= np.log(SURE)) & going
+        first = jnp.argmax(sure, 1)[:, None]
+        wrong = jnp.take_along_axis(given < posterior.max(-1), first, 1)[:, 0] & sure.any(1)
+        return (given * going).sum() - MISTAKEN * wrong.sum()
 
-    pairs = np.stack(np.meshgrid(WEIGHTS, shares, indexing="ij"), -1).reshape(-1, 2).astype(np.float32)
-    return jax.lax.map(of, jnp.asarray(pairs)).reshape(len(WEIGHTS), len(shares))
+    return jax.lax.map(of, tried)

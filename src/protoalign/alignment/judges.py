@@ -32,8 +32,13 @@ class Judge(Protocol):
         """What is known from the first pictures of B episodes, codes [B, H, W] and numbers [B, M]."""
         ...
 
-    def watch(self, state: Any, imagined: Imagined, step: Step, going: Array | None = None) -> Any:
-        """... and after a transition; what is returned of episodes that are not `going` [B] means nothing."""
+    def watch(
+        self, state: Any, imagined: Imagined, step: Step, going: Array | None = None, posterior: Array | None = None
+    ) -> Any:
+        """... and after a transition; what is returned of episodes that are not `going` [B] means nothing.
+
+        `posterior` [B, H]: what everything has told so far; assignments that are as good as ruled out need not be judged.
+        """
         ...
 
     def score(self, state: Any, imagined: Imagined) -> Array:
@@ -44,12 +49,21 @@ class Judge(Protocol):
         """What each slot may be, by the episode so far alone: probabilities [B, K, K]."""
         ...
 
+    def posterior(self, score: Array) -> Array:
+        """Log-probabilities, [B, H] or [B, K, K], from the summed scores of all episodes."""
+        ...
+
+    def unweighed(self, state: Any, imagined: Imagined) -> Any:
+        """The score before weights of evidence enter: what they are fitted on."""
+        ...
+
 
 class QTheta(eqx.Module):
     """q_theta as a judge: every assignment is worth the sum of the scores of its pairs, times the weight of its evidence."""
 
     model: InferenceModel
     weight: Array | float = 1.0
+    doubt: Array | float = 0.0  # nats: assignments within so many of the best are as good
 
     @property
     def prototypes(self) -> int:
@@ -58,7 +72,9 @@ class QTheta(eqx.Module):
     def begin(self, imagined: Imagined, seen: Observation) -> Array:
         return self.model.begin(*imagined.truth.shape)
 
-    def watch(self, state: Array, imagined: Imagined, step: Step, going: Array | None = None) -> Array:
+    def watch(
+        self, state: Array, imagined: Imagined, step: Step, going: Array | None = None, posterior: Array | None = None
+    ) -> Array:
         return self.model.update(state, imagined, self.model.digest(step, state.shape[1]))
 
     def score(self, state: Array, imagined: Imagined) -> Array:
@@ -67,12 +83,19 @@ class QTheta(eqx.Module):
     def belief(self, state: Array, imagined: Imagined) -> Array:
         return jnp.exp(self.model.score(state, imagined))
 
+    def posterior(self, score: Array) -> Array:
+        return settled(score, self.doubt)
+
+    def unweighed(self, state: Array, imagined: Imagined) -> Array:
+        return self.model.score(state, imagined)
+
 
 class Both(eqx.Module):
     """Two judges, whose evidence is added up."""
 
     first: Judge
     second: Judge
+    doubt: Array | float = 0.0  # as in `QTheta`
 
     @property
     def prototypes(self) -> int:
@@ -81,8 +104,11 @@ class Both(eqx.Module):
     def begin(self, imagined: Imagined, seen: Observation) -> Any:
         return self.first.begin(imagined, seen), self.second.begin(imagined, seen)
 
-    def watch(self, state: Any, imagined: Imagined, step: Step, going: Array | None = None) -> Any:
-        return self.first.watch(state[0], imagined, step, going), self.second.watch(state[1], imagined, step, going)
+    def watch(
+        self, state: Any, imagined: Imagined, step: Step, going: Array | None = None, posterior: Array | None = None
+    ) -> Any:
+        more = imagined, step, going, posterior
+        return self.first.watch(state[0], *more), self.second.watch(state[1], *more)
 
     def score(self, state: Any, imagined: Imagined) -> Array:
         both = self.first.score(state[0], imagined) + self.second.score(state[1], imagined)
@@ -90,3 +116,14 @@ class Both(eqx.Module):
 
     def belief(self, state: Any, imagined: Imagined) -> Array:
         return assignments.marginals(jax.nn.log_softmax(self.score(state, imagined)))
+
+    def posterior(self, score: Array) -> Array:
+        return settled(score, self.doubt)
+
+    def unweighed(self, state: Any, imagined: Imagined) -> Any:
+        return self.first.unweighed(state[0], imagined), self.second.unweighed(state[1], imagined)
+
+
+def settled(score: Array, doubt: Array | float) -> Array:
+    """Log-probabilities from summed scores [B, H], less `doubt`; of many prototypes, [B, K, K], slot by slot."""
+    return assignments.doubted(score, doubt) if score.ndim == 2 else jax.nn.log_softmax(score)

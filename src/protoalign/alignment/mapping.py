@@ -61,6 +61,7 @@ class Mapping:
     returns: tuple[float, ...]  # of the episodes played while finding out
     engine: str = "bayes"  # that found it
     joint: np.ndarray | None = None  # [K!] logs, evidence about all assignments of K rows to K prototypes, if there is such
+    doubt: float = 0.0  # nats: of these, those within so many of the best are as good
     trace: Moment | None = None
     about: dict[str, Any] = field(default_factory=dict)  # where it was found: the target's look, seed, ...
 
@@ -90,7 +91,8 @@ class Mapping:
         # What looks as in the source has a slot of its own too; if a type is a second look of it, that one is another's.
         old = np.where(np.eye(len(self.hideable), dtype=bool)[self.known], 0.0, np.log(hypotheses.VARIANT))
         pairs = np.concatenate([self.score, old])
-        return log_softmax(assignments.marks(len(self.hideable)) @ pairs.reshape(-1) + self.joint)
+        total = assignments.marks(len(self.hideable)) @ pairs.reshape(-1) + self.joint
+        return log_softmax(-np.maximum(total.max() - total - self.doubt, 0.0))
 
     @property
     def one_to_one(self) -> bool:
@@ -201,7 +203,7 @@ class Mapping:
         words: dict[str, Any] = {}
         arrays: dict[str, np.ndarray] = {"score": self.score, "known": self.known, "missed": self.missed}
         if self.joint is not None:
-            arrays["joint"] = self.joint
+            arrays |= {"joint": self.joint, "doubt": np.array(self.doubt)}
         for name, part in (("vocabulary", self.vocabulary), ("tile_types", self.tile_types)):
             parts, words[name] = part.save()
             arrays |= {f"{name}.{key}": value for key, value in parts.items()}
@@ -269,6 +271,7 @@ class Mapping:
                 tuple(map(float, said["returns"])),
                 str(said["engine"]),
                 arrays.get("joint"),
+                float(arrays.get("doubt", 0.0)),
                 Moment(**trace) if trace else None,
                 dict(said["about"]),
             )
@@ -281,7 +284,12 @@ class Mapping:
             )
             joint = arrays.get("joint")
             if joint is not None:
-                fits = fits and kinds <= assignments.MOST and joint.shape == (len(assignments.table(kinds)),)
+                fits = (
+                    fits
+                    and 0 <= mapping.doubt < np.inf
+                    and kinds <= assignments.MOST
+                    and joint.shape == (len(assignments.table(kinds)),)
+                )
                 fits = fits and bool(np.isfinite(joint).all())
             if not fits or len(names) != vocabulary.num_prototypes or not np.isfinite(arrays["score"]).all():
                 raise ValueError

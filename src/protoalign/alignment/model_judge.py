@@ -28,6 +28,8 @@ from protoalign.worlds.base import Observation
 
 Alike = tuple[tuple[int, ...], ...]  # permutations of C prototypes, a group, under which next tiles are as likely; (): none
 MOST_ALIKE = 24  # permutations
+LEADERS = 8  # assignments that are judged, once all others together are less probable than RULED_OUT
+RULED_OUT = 1e-6
 
 
 class Weights(NamedTuple):
@@ -110,22 +112,46 @@ class ModelJudge(eqx.Module):
         said = self.weights.start * jax.lax.map(lambda g: self.model.starts_under(jnp.asarray(self.tables), g), first)
         return said + self._known(imagined)
 
-    def watch(self, state: Array, imagined: Imagined, step: Step, going: Array | None = None) -> Array:
-        nothing = Evidence(*(jnp.zeros(len(self.tables)) for _ in Evidence._fields))
+    def watch(
+        self, state: Array, imagined: Imagined, step: Step, going: Array | None = None, posterior: Array | None = None
+    ) -> Array:
+        known = self._known(imagined) == 0
         going = jnp.ones(len(state), bool) if going is None else going
-        evidence = jax.lax.map(
-            lambda x: jax.lax.cond(x[1], lambda one: self.evidence(one), lambda _: nothing, x[0]), (step, going)
-        )
-        return state + weigh(self.weights, evidence, self._known(imagined) == 0)
+        posterior = jnp.zeros_like(state) if posterior is None else posterior
 
-    def evidence(self, step: Step) -> Evidence:
-        """Of one transition, `step` without leading axis, for all assignments [H]."""
-        found = _evidence(self.model, jnp.asarray(self.tables), step)
+        def one(x: tuple[Step, Array, Array, Array]) -> Array:
+            step, possible, posterior, going = x
+            chance, leaders = jax.lax.top_k(jax.nn.softmax(posterior), min(LEADERS, len(posterior)))
+            settled = chance.sum() > 1 - RULED_OUT
+            return jax.lax.switch(
+                jnp.where(going, 1 + settled, 0),
+                [
+                    lambda: jnp.zeros(len(posterior)),
+                    lambda: weigh(self.weights, self.evidence(step), possible),
+                    # Those that are not judged keep their distance to the best.
+                    lambda: jnp.zeros(len(posterior)).at[leaders].set(weigh(self.weights, self.evidence(step, leaders))),
+                ],
+            )
+
+        return state + jax.lax.map(one, (step, known, posterior, going))
+
+    def evidence(self, step: Step, which: Array | None = None) -> Evidence:
+        """Of one transition, `step` without leading axis, for all assignments [H], or for some, by number."""
+        tables = jnp.asarray(self.tables)
         if not self.alike:
-            return found
+            return _evidence(self.model, tables if which is None else tables[which], step)
+        if which is None:
+            found = _evidence(self.model, tables, step)
+            return found._replace(tiles=found.tiles[self.renamed].mean(0))
+        found = _evidence(self.model, tables[jnp.asarray(self.renamed)[:, which].reshape(-1)], step)
+        tiles, outcome = (x.reshape(len(self.alike), len(which)) for x in found)
+        return Evidence(tiles.mean(0), outcome[0])
+
+    @property
+    def renamed(self) -> np.ndarray:
+        """The number [G, H] of every assignment with prototypes renamed by each of `alike`, the first of which renames none."""
         number = {tuple(row): i for i, row in enumerate(self.tables[:, self.model.scene.prototypes :].tolist())}
-        renamed = [[number[tuple(g[c] for c in row)] for row in number] for g in self.alike]  # [G, H]
-        return found._replace(tiles=found.tiles[np.array(renamed)].mean(0))
+        return np.array([[number[tuple(g[c] for c in row)] for row in number] for g in self.alike])
 
     def score(self, state: Array, imagined: Imagined) -> Array:
         known = self._known(imagined)
@@ -133,6 +159,12 @@ class ModelJudge(eqx.Module):
 
     def belief(self, state: Array, imagined: Imagined) -> Array:
         return assignments.marginals(jax.nn.log_softmax(self.score(state, imagined)))
+
+    def posterior(self, score: Array) -> Array:
+        return jax.nn.log_softmax(score)
+
+    def unweighed(self, state: Array, imagined: Imagined) -> Array:
+        return state
 
     def _known(self, imagined: Imagined) -> Array:
         """0 for assignments [B, H] that agree with what is known, less for others."""
@@ -143,7 +175,7 @@ class ModelJudge(eqx.Module):
 
 # -- how much to believe it --------------------------------------------------------------------------------------------------
 
-SLACKS = (0.0, 0.5, 1.0, 2.0, 3.0, 5.0)
+SLACKS = (0.0, 1.0, 3.0, 5.0)
 START = (0.6, 0.6, 0.2)  # where the fit of weights begins
 LEAST_GAIN = 0.05  # nats: what tiles tell of a pair in a game, if they tell anything; 0.69 would be all
 NEARLY = 0.01  # nats
@@ -220,7 +252,7 @@ def calibrate(judge: ModelJudge, games: list[Episodes]) -> tuple[ModelJudge, dic
     alike = find_alike(judge, [np.asarray(evidence.tiles) for evidence, _ in watched])
     if alike:
         judge = ModelJudge(judge.model, judge.weights, judge.hideable, alike)
-        watched = [follow(judge, g) for g in games]
+        watched = [(e._replace(tiles=e.tiles[..., judge.renamed].mean(-2)), start) for e, start in watched]
     inside = [jnp.arange(g.action.shape[1])[:, None] < g.length for g in games]
     cap, found = jnp.float32(judge.weights.cap), []
     for slack in SLACKS:
@@ -248,7 +280,7 @@ def _temper(watched: list[tuple[Evidence, Array]], inside: list[Array], slack: A
             total -= (truth * going).sum() / going.sum() + jax.nn.log_softmax(begun)[:, 0].mean() / 10
         return total / len(watched)
 
-    optimiser = optax.adam(0.1)
+    optimiser = optax.adam(0.2)
 
     def step(carry: tuple[Array, Any], _: None) -> tuple[tuple[Array, Any], None]:
         z, moments = carry
@@ -256,5 +288,5 @@ def _temper(watched: list[tuple[Evidence, Array]], inside: list[Array], slack: A
         return (jnp.clip(z + change, -5.0, 0.0), moments), None
 
     z = jnp.log(jnp.array(START))
-    (z, _), _ = jax.lax.scan(step, (z, optimiser.init(z)), None, 80)
+    (z, _), _ = jax.lax.scan(step, (z, optimiser.init(z)), None, 40)
     return jnp.exp(z), loss(z)

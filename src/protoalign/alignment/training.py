@@ -59,7 +59,8 @@ def follow(model: InferenceModel, episodes: Episodes, imagined: Imagined) -> Arr
 
     def advance(hidden: Array, x: tuple[Any, Array]) -> tuple[Array, Array]:
         digested, time = x
-        after = model.update(hidden, imagined, digested)
+        # Kept for the way back are hidden states alone; what lies around tiles is made again, which is faster than storing it.
+        after = eqx.filter_checkpoint(type(model).update)(model, hidden, imagined, digested)
         hidden = jnp.where((time < episodes.length)[:, None, None], after, hidden)
         return hidden, hidden
 

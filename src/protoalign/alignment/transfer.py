@@ -46,7 +46,7 @@ class Learned(Protocol):
     model: Any
     explorer: Any
     judge: Any  # q_theta as `bayes` uses it
-    weight: Any  # [1], of its evidence
+    weight: Any  # [2], of its evidence, and doubt
     world_judge: Any  # the world model as a judge, or None
     longest: int  # steps of an episode that q_theta was trained on, at most
     presence: np.ndarray  # [2, K], how often a prototype is in an episode's first picture, and in an episode at all
@@ -115,6 +115,7 @@ def align(
     hideable, known = judge.model.hideable, judge.slots
     model = TargetModel(agent.world_judge) if engine == "bayes" and agent.world_judge is not None else None
     judges: list[TargetJudge | TargetModel] = [judge, model] if model else [judge]
+    doubt = float(agent.weight[1]) if model else 0.0
 
     def see(observation: Any, info: dict[str, Any]) -> tuple[np.ndarray, tuple[np.ndarray, int, np.ndarray]]:
         check_target(target, agent.spec, agent.vocabulary, observation)
@@ -128,7 +129,7 @@ def align(
         score = judge.score() if len(types) else np.zeros((0, len(hideable)))
         facts = agent.spec.name, agent.names, hideable, agent.vocabulary, types
         joint = model.score() if model else None
-        return Mapping(*facts, score, known.known.copy(), missed, len(actions), tuple(returns), engine, joint)
+        return Mapping(*facts, score, known.known.copy(), missed, len(actions), tuple(returns), engine, joint, doubt)
 
     returns: list[float] = []
     episode_of: list[int] = []

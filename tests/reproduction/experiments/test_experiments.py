@@ -65,7 +65,7 @@ def test_measurements_over_imagined_worlds(trained, folder, monkeypatch):
 def bayes(folder, monkeypatch) -> Path:
     """The folder, trained for the engine bayes too."""
     monkeypatch.setattr(stages, "PRACTICE", 8)
-    monkeypatch.setattr(stages, "WEIGHED", 4)
+    monkeypatch.setattr(stages, "WATCHED", 4)
     reproduce.whole("toy-board", folder, 0, "bayes")
     return folder
 

@@ -43,13 +43,14 @@ def pair(agent: Agent, judge: str, actor: str, share: float = 1.0) -> tuple[Judg
         return None
     together = agent.world_judge
     explored = QTheta(agent.model) if agent.model is not None and actor == "pi_exp" else None
-    own = explored or QTheta(agent.judge, 1.0 if together is not None else float(agent.weight[0]))
+    weight, doubt = map(float, agent.weight)
+    own = explored or QTheta(agent.judge, 1.0 if together is not None else weight, doubt)
     judges: dict[str, Any] = {"q_theta": own, "world model": None, "both": None}
     if together is not None:
         tile, reward, start, slack, cap = together.weights
         alone = Weights(tile / share, reward / share, start / share, slack, cap / share)
         judges["world model"] = ModelJudge(together.model, alone, together.hideable, together.alike)
-        judges["both"] = Both(explored or QTheta(agent.judge, float(agent.weight[0])), together)
+        judges["both"] = Both(explored or QTheta(agent.judge, weight), together, doubt)
     actors: dict[str, Any] = {"pi_exp": agent.explorer and Exploring(agent.explorer), "Thompson": finder(agent)}
     actors["most likely"] = MostLikely(agent.task)
     return None if judges[judge] is None else (judges[judge], actors[actor])
