@@ -116,8 +116,8 @@ def _game(
         tiles, numbers = world.observe(state)
         return Observation(hide(imagined, tiles, judge.prototypes, hideable), numbers)
 
-    def posterior(watched: Any) -> Array:
-        return judge.posterior(earlier + judge.score(watched, imagined))
+    def total(watched: Any) -> Array:
+        return earlier + judge.score(watched, imagined)
 
     def verdict(posterior: Array) -> tuple[Array, Array]:
         if posterior.ndim == 2:
@@ -130,7 +130,7 @@ def _game(
         noise, key = x
         act_key, world_key = jax.random.split(key)
         believed = Believed(seen.tiles, seen.numbers, judge.belief(watched, imagined))
-        so_far = posterior(watched)
+        so_far = jax.nn.log_softmax(total(watched))  # who plays on a draw need not doubt what little speaks for it
         action, next_mind = actor.act(mind, believed, so_far, act_key, noise)
         after, (reward, terminated, truncated) = world.step(state, action, world_key)
         then = see(after)
@@ -142,7 +142,7 @@ def _game(
             "reward": jnp.where(over, 0, reward),
             "going": ~over,
             "terminated": terminated & ~over,
-            "verdict": verdict(posterior(watched)),
+            "verdict": verdict(judge.posterior(total(watched))),
             "told": judge.unweighed(watched, imagined) if len(hideable) <= assignments.MOST else (),
         }
         carry = select(over, state, after), select(over, seen, then), watched, select(over, mind, next_mind)

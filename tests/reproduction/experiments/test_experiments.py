@@ -64,8 +64,8 @@ def test_measurements_over_imagined_worlds(trained, folder, monkeypatch):
 
 def bayes(folder, monkeypatch) -> Path:
     """The folder, trained for the engine bayes too."""
-    monkeypatch.setattr(stages, "PRACTICE", 8)
-    monkeypatch.setattr(stages, "WATCHED", 4)
+    monkeypatch.setattr(stages.bayes, "PRACTICE", 8)
+    monkeypatch.setattr(stages.bayes, "WATCHED", 4)
     reproduce.whole("toy-board", folder, 0, "bayes")
     return folder
 
