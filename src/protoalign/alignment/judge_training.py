@@ -7,6 +7,7 @@ posterior over assignments calibrated, not only what it says of each slot.
 """
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -15,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax import Array
+from scipy.special import log_softmax
 
 from protoalign.alignment import assignments, imagined_games
 from protoalign.alignment.actors import Actor
@@ -30,12 +32,14 @@ from protoalign.rl.train import Store, fit
 from protoalign.rng import generator, stream
 from protoalign.settings import JudgeConfig
 
-WEIGHTS = np.geomspace(0.25, 4.0, 17)  # that `calibrate` tries
-SURE, MISTAKEN = 0.99, 25.0
+# What `calibrate` tries, and what mistakes cost in nats.
+WEIGHTS = tuple(np.geomspace(0.25, 4.0, 9).tolist())
 OTHERS = (0.0, *np.geomspace(0.05, 1.6, 11).tolist())
-DOUBTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)  # more would make it say less than it knows
-ROUNDS = 4
-AT_ONCE = 128  # games
+DOUBTS = (0.0, 0.1, 0.3, 0.5)  # more would make it say less than it knows
+ROUNDS = 2
+SURE, MISTAKEN = 0.99, 25.0
+BINS, ENOUGH, TOLERATED, OVERSTATED = (0.7, 0.85, 0.95, 0.99), 30, 0.03, 0.15
+LEADERS = 31  # assignments that are looked at beside the truth: all others are ruled out by the first step or two
 
 
 def loss(model: InferenceModel, episodes: Episodes, imagined: Imagined) -> tuple[Array, dict[str, Array]]:
@@ -129,45 +133,72 @@ def calibrate(played: Games) -> Weighing:
 
     Everything is hidden in them: when it says 0.9 it is then right 9 times in 10. q_theta and the world model see the same, so
     together they count for less than each by itself. A game in which it was wrong when it was SURE for the first time costs
-    MISTAKEN nats besides. One number after the other is chosen, and again, until nothing changes.
+    MISTAKEN nats besides; and so does saying more than is true where it is half sure (BINS), which are few steps, that the
+    likelihood alone would not mind: OVERSTATED nats a game, times by how much.
     """
     if played.hidden.shape[-1] > assignments.MOST:
         return Weighing(1.0, 0.0, 0.0)
+    said = _said(played)
+    others = OTHERS if said.other is not None else (0.0,)
+    tried: dict[Weighing, float] = {}
+
+    def worth(weights: Weighing) -> float:
+        if weights not in tried:
+            tried[weights] = _worth(said, weights)
+        return tried[weights]
+
+    for doubt in DOUBTS:  # for each, one weight after the other
+        best = Weighing(1.0, others[len(others) // 2], doubt)
+        for _ in range(ROUNDS):
+            best = max((best._replace(own=w) for w in WEIGHTS), key=worth)
+            best = max((best._replace(other=w) for w in others), key=worth)
+    return max(tried, key=worth)
+
+
+class _Said(NamedTuple):
+    """What judges said of the truth (column 0) and of the LEADERS best other assignments, at N steps of all games in order."""
+
+    own: np.ndarray  # [N, 1 + LEADERS]
+    other: np.ndarray | None
+    first: np.ndarray  # [games], the number of every game's first step
+
+
+def _said(played: Games) -> _Said:
     told: Any = jax.tree.map(lambda x: x[0], played.told)  # of the first games, [E, L, ...]
     scores, model = told if isinstance(told, tuple) else (told, None)
-    grids: tuple[Any, ...] = (WEIGHTS, OTHERS if model is not None else (0.0,), DOUBTS)
-    best = [1.0, 0.4 if model is not None else 0.0, 0.0]
-    going = played.going[0]
-    for _ in range(ROUNDS):
-        before = list(best)
-        for i, grid in enumerate(grids):
-            tried = jnp.array([[*best[:i], value, *best[i + 1 :]] for value in grid], jnp.float32)
-            worth = np.zeros(len(tried))
-            for first in range(0, len(going), AT_ONCE):
-                some = slice(first, first + AT_ONCE)
-                said = None if model is None else model[some]
-                worth += np.asarray(_worth(scores[some], said, going[some], played.truth[some], tried))
-            best[i] = float(grid[int(worth.argmax())])
-        if best == before:
-            break
-    return Weighing(*best)
-
-
-@eqx.filter_jit
-def _worth(scores: Array, model: Array | None, going: Array, truth: Array, tried: Array) -> Array:
-    """The log-probability of the truth over all steps, less what sure mistakes cost, [W] for weighings [W, 3]; scores are
-    [E, L, K, K], what the model said [E, L, H]."""
-    total = assignments.total(scores)
-
-    def of(weights: Array) -> Array:
-        said = jnp.maximum(jax.nn.log_softmax(weights[0] * total), LEAST)
+    going, marks = played.going[0], assignments.marks(scores.shape[-1])
+    own, other = [], []
+    for game, truth in enumerate(played.truth):
+        steps = np.flatnonzero(going[game])
+        total = scores[game, steps].reshape(len(steps), -1) @ marks.T  # [steps, H]
+        more = 0.0 if model is None else model[game, steps]
+        ranked = total + np.float32(0.4) * more
+        ranked[:, truth] = -np.inf  # it has a column of its own
+        leaders = np.argpartition(-ranked, min(LEADERS, ranked.shape[1] - 1) - 1, 1)[:, :LEADERS]
+        which = np.concatenate([np.full((len(steps), 1), truth), leaders], 1)
+        own.append(np.take_along_axis(total, which, 1))
         if model is not None:
-            said = said + weights[1] * model
-        posterior = assignments.doubted(said, weights[2])
-        given = jnp.take_along_axis(posterior, truth[:, None, None], 2)[..., 0]  # [E, L]
-        sure = (posterior.max(-1) >= np.log(SURE)) & going
-        first = jnp.argmax(sure, 1)[:, None]
-        wrong = jnp.take_along_axis(given < posterior.max(-1), first, 1)[:, 0] & sure.any(1)
-        return (given * going).sum() - MISTAKEN * wrong.sum()
+            other.append(np.take_along_axis(more, which, 1))
+    first = np.concatenate([[0], going.sum(1).cumsum()[:-1]])
+    return _Said(np.concatenate(own), np.concatenate(other) if other else None, first)
 
-    return jax.lax.map(of, tried)
+
+def _worth(said: _Said, weights: Weighing) -> float:
+    """The log-probability of the truth over all steps, less what sure mistakes cost."""
+    total = np.maximum(log_softmax(weights.own * said.own, axis=1), LEAST)
+    if said.other is not None:
+        total = total + weights.other * said.other
+    posterior = log_softmax(-np.maximum(total.max(1, keepdims=True) - total - weights.doubt, 0), axis=1)
+    sure = posterior.max(1) >= np.log(SURE)
+    wrong = sure & (posterior[:, 0] < posterior.max(1))
+    # Of every game, the first step at which it was sure.
+    number = np.arange(len(sure))
+    when = np.minimum.reduceat(np.where(sure, number, len(sure)), said.first)
+    mistaken = wrong[when[when < len(sure)]].sum()
+    best, right = np.exp(posterior.max(1)), posterior[:, 0] >= posterior.max(1)
+    over = 0.0
+    for low, high in pairwise(BINS):
+        there = (best >= low) & (best < high)
+        if there.sum() >= ENOUGH:
+            over += max(0.0, float(best[there].mean() - right[there].mean()) - TOLERATED)
+    return float(posterior[:, 0].sum() - MISTAKEN * mistaken - OVERSTATED * len(said.first) * over)

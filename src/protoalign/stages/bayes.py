@@ -27,7 +27,8 @@ from protoalign.stages.setup import Store, history_of, keep, presence, source_of
 from protoalign.worlds.base import World
 
 WATCHED = 256  # games in disguise that the world model's own weights of evidence are fitted on
-PRACTICE = 512  # ... and how much it counts beside q_theta
+PRACTICE = 2048  # ... and how much it counts beside q_theta: a mistake in a thousand shows; fewer in long games
+LONG = 100  # steps
 NETWORK = ("network", "width", "radius", "tiles", "longest")  # what the judge shares with opa's q_theta, out of InferConfig
 
 
@@ -68,7 +69,8 @@ def model(world: World, store: Store, agent: Agent, history: Episodes | None = N
         key = stream(seed, f"judge/{name}")
         return imagined_games.play(source, agent.hideable, judge, finder(agent), key, number, 1, longest)
 
-    games = -(-config.updates // config.period) * config.games + PRACTICE
+    practice = PRACTICE if longest <= LONG else PRACTICE // 4
+    games = -(-config.updates // config.period) * config.games + practice
     told: dict[str, Any] = {}
     world_judge, practised = None, QTheta(judge)  # type: ModelJudge | None, Judge
     if learned.games and len(agent.hideable) <= assignments.MOST:
@@ -78,7 +80,7 @@ def model(world: World, store: Store, agent: Agent, history: Episodes | None = N
         practised = Both(
             QTheta(judge, jnp.float32(0.5)), world_judge, jnp.float32(0)
         )  # games are to be played as they will be: by both
-    weight, share, doubt = calibrate(practise(practised, "practice", PRACTICE))
+    weight, share, doubt = calibrate(practise(practised, "practice", practice))
     parts: dict[str, Any] = {"judge": judge, "weight": np.array([weight, doubt], np.float32), "presence": agent.presence}
     if world_judge is not None and share:
         tile, reward, start, slack, cap = world_judge.weights
