@@ -75,7 +75,8 @@ def model(world: World, store: Store, agent: Agent, history: Episodes | None = N
     world_judge, practised = None, QTheta(judge)  # type: ModelJudge | None, Judge
     if learned.games and len(agent.hideable) <= assignments.MOST:
         watched = jax.tree.map(lambda x: x[0], practise(practised, "watched", WATCHED).episodes)
-        world_judge, told = dynamics(world, store, agent, watched)
+        world_judge, told, before = dynamics(world, store, agent, watched)
+        seconds += before
         games += learned.games + WATCHED
         practised = Both(
             QTheta(judge, jnp.float32(0.5)), world_judge, jnp.float32(0)
@@ -97,15 +98,18 @@ def model(world: World, store: Store, agent: Agent, history: Episodes | None = N
     return agent
 
 
-def dynamics(world: World, store: Store, agent: Agent, disguised: Episodes) -> tuple[ModelJudge, dict[str, Any]]:
-    """The world model, trained on games of mistaken play, as a judge that is calibrated on games in disguise; its figures."""
+def dynamics(world: World, store: Store, agent: Agent, disguised: Episodes) -> tuple[ModelJudge, dict[str, Any], float]:
+    """The world model, trained on games of mistaken play, as a judge that is calibrated on games in disguise; its figures; and
+    the seconds that its training took before it was resumed, if it was."""
     config, seed = agent.settings.model, agent.seed
     source, hideable = source_of(world, agent.vocabulary), agent.hideable
     games = gather(
         source, agent.task, agent.scene.prototypes, hideable, stream(seed, "model/games"), config.games, agent.longest
     )
-    learned, told, _ = train_model(store, config, agent.scene, hideable, games, seed, world.spec.name, agent.names)
+    started = time.monotonic()
+    learned, told, spent = train_model(store, config, agent.scene, hideable, games, seed, world.spec.name, agent.names)
+    before = max(spent - (time.monotonic() - started), 0.0)
     for warning in told["warnings"]:
         warn(warning)
     judge, weighed = calibrate_model(ModelJudge(learned, Weights(), hideable), [disguised])
-    return judge, {"world_model": told | {"weights": weighed}}
+    return judge, {"world_model": told | {"weights": weighed}}, before
