@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from protoalign.agent import Agent, hideable, untrained
-from protoalign.alignment import assignments, finding_out, imagined_games, training
+from protoalign.alignment import assignments, finding_out, imagined_games, training, type_by_type
 from protoalign.alignment.actors import Thompson
 from protoalign.alignment.judge_training import calibrate, train_judge
 from protoalign.alignment.judges import Both, Judge, QTheta
@@ -47,6 +47,7 @@ MAPPINGS: dict[Engine, str] = {"bayes": "mapping", "opa": "mapping-opa"}  # file
 PRACTICE = 512  # games in disguise that weights of evidence are fitted on
 NETWORK = ("network", "width", "radius", "tiles", "longest")  # what the judge shares with opa's q_theta, out of InferConfig
 WEIGHED = 192  # ... of which for the world model's own
+GAMES = 4  # in each imagined world, where prototypes are too many to compare all assignments
 
 
 def settings_of(
@@ -201,7 +202,14 @@ def model(world: World, store: Store, agent: Agent, history: Episodes | None = N
         world_judge, told = dynamics(world, store, agent, practise(practised, "watched", WEIGHED))
         games += learned.games + WEIGHED
         practised = Both(QTheta(judge, 0.5), world_judge)  # games are to be played as they will be: by both
-    weight, share = calibrate(judge, practise(practised, "practice", PRACTICE), config, world_judge)
+    many = len(agent.hideable) > assignments.MOST
+    if many:
+        key = stream(seed, "judge/practice")
+        played = imagined_games.play(source, agent.hideable, practised, finder(agent), key, PRACTICE // 2, GAMES, longest)
+        games += (GAMES // 2 - 1) * PRACTICE
+        weight, share = type_by_type.calibrate(played), 0.0
+    else:
+        weight, share = calibrate(judge, practise(practised, "practice", PRACTICE), config, world_judge)
     agent = replace(agent, judge=judge, weight=np.array([weight], np.float32))
     if world_judge is not None and share:
         tile, reward, start, slack, cap = world_judge.weights
@@ -211,9 +219,13 @@ def model(world: World, store: Store, agent: Agent, history: Episodes | None = N
     if isinstance(store, Run):
         agent.save(store.path)
     unseen = source_of(world.fresh(), agent.vocabulary) if hasattr(world, "fresh") else source
-    found = finding_out.measure(
-        unseen, agent.hideable, judge_of(agent), finder(agent), stream(seed, "judge/measure"), config.measured, longest
+    key = stream(seed, "judge/measure")
+    shown = imagined_games.play(
+        unseen, agent.hideable, judge_of(agent), finder(agent), key, config.measured, GAMES if many else 2, longest
     )
+    found = finding_out.figures(shown)
+    if many:
+        found |= type_by_type.figures(shown, agent.names, agent.hideable, agent.scene)
     spent = {"weight": round(weight, 4), "weight_of_model": round(share, 4), "training_games": games}
     store.add_result({"bayes": found | told | spent, "seconds": store.result().get("seconds", {}) | {"model": seconds}})
     return agent

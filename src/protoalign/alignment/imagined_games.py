@@ -33,7 +33,7 @@ class Games(NamedTuple):
     episodes: Episodes  # in prototypes, leading axes [G, E]
     sure: Any  # [G, E, L], the probability of the most likely assignment after each step; of many prototypes, slot by slot
     right: Any  # [G, E, L] bool, whether that is the truth
-    score: Any  # [G, E, H] or [G, E, K, K], the judge's, of each game by itself
+    score: Any  # [G, E, H], the judge's, of each game by itself; or [G, E, K, K], of pairs, a row being what truly is that one
     truth: Any  # [E] int32, number of the true assignment; 0 where they have none
     met: Any  # [G, E, K] bool, which prototypes were seen in each game
     hidden: Any  # [E, K] bool, which were hidden
@@ -160,4 +160,6 @@ def _play(
     start = (jnp.zeros_like(flat), actor.begin(flat, mind_key))
     _, (episodes, sure, right, score, met) = jax.lax.scan(game, start, jax.random.split(games_key, games))
     hidden = jnp.take_along_axis(imagined.hidden, imagined.slot_of, 1)
+    if not whole:
+        score = jnp.take_along_axis(score, imagined.slot_of[None, ..., None], 2)
     return Games(episodes, sure, right, score, truth, met, hidden)
