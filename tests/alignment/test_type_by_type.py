@@ -79,6 +79,7 @@ def test_what_was_touched():
 def test_parts_of_games_go_on_where_the_last_part_ended(monkeypatch):
     """With the network that the states are of, scores along the parts are those along whole games."""
     monkeypatch.setattr(judge_training, "PART", 2)
+    monkeypatch.setattr(judge_training, "AT_ONCE", 8)
     scene, hideable = WORLDS["view, all"]
     net, episodes = both(scene, hideable)[1], made_up(scene)
     episodes = jax.tree.map(lambda x: x[:, :5] if x.ndim > 3 else x, episodes)  # of four steps
@@ -89,7 +90,7 @@ def test_parts_of_games_go_on_where_the_last_part_ended(monkeypatch):
         length=np.minimum(episodes.length, 4),
     )
     hidden = np.random.default_rng(0).random((len(short.length), 6)) < 0.7
-    cut = judge_training.parts(net, Lot(short, hidden), 8)
+    cut = judge_training.parts(net, Lot(short, hidden))
     assert cut.episodes.action.shape[1] == 2
     assert len(cut.hidden) == len(short.length) + (short.length > 2).sum(), "a part for what was played, none for what was not"
     names = np.tile(np.arange(6, dtype=np.int32), (len(cut.hidden), 1))

@@ -8,7 +8,6 @@ is that of `PatchNet`, weight by weight; its cost does not grow with the number 
 
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,11 +15,8 @@ from jax import Array
 
 from protoalign.alignment.imagination import Imagined
 from protoalign.alignment.inference import PatchNet, Step, align_views
-from protoalign.rl.networks import Scene
-from protoalign.settings import InferConfig
 
 MOST = 12  # tiles of a picture
-KEPT = 2.0  # how much more of a state stays at the start: things are met again after dozens of steps
 BEFORE = 1e4  # more than any tile is worth: the best tiles of all slots come before the second best of any
 
 
@@ -35,12 +31,7 @@ class Focus(NamedTuple):
 
 
 class FocusNet(PatchNet):
-    """PatchNet for many slots; at the start it forgets more slowly."""
-
-    def __init__(self, rng: np.random.Generator, scene: Scene, hideable: tuple[int, ...], config: InferConfig):
-        super().__init__(rng, scene, hideable, config)
-        gates = np.repeat([0.0, KEPT, 0.0], config.width).astype(np.float32)
-        self.gru_hidden = eqx.tree_at(lambda dense: dense.bias, self.gru_hidden, jnp.asarray(gates))
+    """PatchNet for many slots."""
 
     def digest(self, step: Step, slots: int) -> Focus:  # type: ignore[override]
         scene = self.scene

@@ -34,6 +34,7 @@ from protoalign.worlds.base import Observation
 WEIGHTS = np.geomspace(0.25, 4.0, 17)  # that `calibrate` tries
 SURE, MISTAKEN = 0.99, 25.0
 PART = 75  # steps of a part of a game
+AT_ONCE = 32  # games that are cut into parts
 OTHERS = (0.0, *np.geomspace(0.05, 1.6, 11).tolist())
 
 
@@ -110,7 +111,7 @@ def train_judge(
             )
             played.clear()
             lot = Lot(jax.tree.map(lambda x: x[0], found.episodes), found.hidden)
-            played[first] = parts(player, lot, config.batch) if many else lot
+            played[first] = parts(player, lot) if many else lot
         return played[first]
 
     def update(state: dict[str, Any], i: int) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -128,8 +129,8 @@ def train_judge(
     return state["model"], seconds
 
 
-def parts(model: InferenceModel, lot: Lot, batch: int) -> Lot:
-    """Games in parts of about PART steps, with the states that `model` has when they begin; so many games at once.
+def parts(model: InferenceModel, lot: Lot) -> Lot:
+    """Games in parts of about PART steps, with the states that `model` has when they begin.
 
     What is learned from the steps of one game is much the same, so a gradient is better spent on parts of many games. States
     are of the network before the last few updates.
@@ -138,8 +139,8 @@ def parts(model: InferenceModel, lot: Lot, batch: int) -> Lot:
     number = max(longest // PART, 1)
     size = longest // number
     found = []
-    for first in range(0, len(lot.hidden), batch):
-        episodes, hidden, _ = jax.tree.map(lambda x, first=first: x[first : first + batch], lot)
+    for first in range(0, len(lot.hidden), AT_ONCE):
+        episodes, hidden, _ = jax.tree.map(lambda x, first=first: x[first : first + AT_ONCE], lot)
         names = np.tile(np.arange(kinds, dtype=np.int32), (len(hidden), 1))
         plain = Imagined(names, names, None, names, hidden)  # type: ignore[arg-type]
         states = np.asarray(_states(model, episodes, plain, size))

@@ -45,7 +45,7 @@ def said(played: Games, games: int, weight: float = 1.0, most: int | None = None
 def _worlds(played: Games, games: int, weight: float) -> Iterator[tuple[int, np.ndarray, np.ndarray, bool]]:
     """By world: its number, the truth of its T tile types, evidence [T, K] and whether each is a prototype of its own."""
     kinds = played.hidden.shape[1]
-    met = np.asarray(played.met)[:games].any(0)  # [E, K]
+    met = np.logical_or.reduce(played.met[:games])  # [E, K]
     score = weight * np.asarray(played.score, np.float64)[:games]
     for world, hidden in enumerate(np.asarray(played.hidden)):
         truth, known = np.flatnonzero(met[world] & hidden), met[world] & ~hidden
@@ -81,7 +81,8 @@ def figures(played: Games, names: tuple[str, ...], hideable: tuple[int, ...], sc
         now = said(played, games)
         right = kind[now.choice] == kind[now.truth]
         found[f"{NAMES[games - 1]}_types_right"] = round(float(right.mean()), 5)
-        found[f"{NAMES[games - 1]}_touched_right"] = round(float(right[near[:games].any(0)[now.world, now.truth]].mean()), 5)
+        beside = np.logical_or.reduce(near[:games])[now.world, now.truth]
+        found[f"{NAMES[games - 1]}_touched_right"] = round(float(right[beside].mean()), 5)
     sure = now.sure >= SURE
     wrong = Counter(f"{names[t]} as {names[c]}" for t, c in zip(now.truth[~right], now.choice[~right], strict=True))
     return found | {

@@ -26,7 +26,7 @@ from protoalign.worlds.base import World
 
 SUBSETS, GAMES, STEPS = 12, 4, 300
 WIDTH = 48  # of q_theta: 27 prototypes to tell apart, not six
-JUDGE = JudgeConfig(updates=480, period=40, games=256, batch=48, final_learning_rate=4e-4, twice=0.0)
+JUDGE = JudgeConfig(updates=1000, period=100, games=256, batch=16, final_learning_rate=4e-4, twice=0.0, measured=128)
 SURE = 0.99
 
 
@@ -152,11 +152,13 @@ def imagined(figures: dict[str, Any]) -> str:
         for low, high, said, right, n in figures["types_calibration"]
     ]
     sure, wrong = figures["types_sure"]
+    one, four = (
+        [figures[f"{name}_{what}_right"] for what in ("types", "touched")] for name in ("one_episode", "four_episodes")
+    )
     note = (
         f"{figures['measured_worlds']} imagined worlds, any share of kinds hidden, {GAMES} games of at most {STEPS} steps in "
-        f"each: {figures['one_episode_types_right']:.3f} of the tile types met are right after one game, "
-        f"{figures['four_episodes_types_right']:.3f} after {GAMES}; of those touched "
-        f"{figures['one_episode_touched_right']:.3f} and {figures['four_episodes_touched_right']:.3f}; {wrong} of {sure} are wrong that were {SURE} sure. "
+        f"each: {one[0]:.3f} of the tile types met are right after one game, {four[0]:.3f} after {GAMES}; of those touched "
+        f"{one[1]:.3f} and {four[1]:.3f}. Of {sure} that were {SURE} sure after {GAMES} games {wrong} are wrong. "
         f"Commonest mistakes: {', '.join(f'{what} ({n})' for what, n in figures['types_taken_for'].items())}."
     )
     return table(
