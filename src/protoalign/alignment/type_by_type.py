@@ -80,17 +80,24 @@ def figures(played: Games, names: tuple[str, ...], hideable: tuple[int, ...], sc
     for games in sorted({1, len(played.score)}):
         now = said(played, games)
         right = kind[now.choice] == kind[now.truth]
-        found[f"{NAMES[games - 1]}_types_right"] = round(float(right.mean()), 5)
+        found[f"{NAMES[games - 1]}_types_right"] = _share(right)
         beside = np.logical_or.reduce(near[:games])[now.world, now.truth]
-        found[f"{NAMES[games - 1]}_touched_right"] = round(float(right[beside].mean()), 5)
+        found[f"{NAMES[games - 1]}_touched_right"] = _share(right[beside])
     sure = now.sure >= SURE
     wrong = Counter(f"{names[t]} as {names[c]}" for t, c in zip(now.truth[~right], now.choice[~right], strict=True))
     return found | {
         "types_calibration": reliability(now.sure, right),
         "types_sure": [int(sure.sum()), int((sure & ~right).sum())],
-        "types_by_kind": {names[k]: [int(right[now.truth == k].sum()), int((now.truth == k).sum())] for k in set(now.truth)},
+        "types_by_kind": {
+            names[k]: [int(right[now.truth == k].sum()), int((now.truth == k).sum())] for k in np.unique(now.truth)
+        },
         "types_taken_for": dict(wrong.most_common(MISTAKES)),
     }
+
+
+def _share(right: np.ndarray) -> float | None:
+    """None of nothing."""
+    return round(float(right.mean()), 5) if len(right) else None
 
 
 def touched(played: Games, hideable: tuple[int, ...], scene: Scene) -> np.ndarray:
