@@ -33,7 +33,7 @@ class Games(NamedTuple):
     episodes: Episodes  # in prototypes, leading axes [G, E]
     sure: Any  # [G, E, L], the probability of the most likely assignment after each step; of many prototypes, slot by slot
     right: Any  # [G, E, L] bool, whether that is the truth
-    score: Any  # [G, E, H] or [G, E, K, K], the judge's, of each game by itself
+    score: Any  # [G, E, H], the judge's, of each game by itself; or [G, E, K, K], of pairs, a row being what truly is that one
     truth: Any  # [E] int32, number of the true assignment; 0 where they have none
     met: Any  # [G, E, K] bool, which prototypes were seen in each game
     hidden: Any  # [E, K] bool, which were hidden
@@ -162,7 +162,7 @@ def _game(
         "episodes": Episodes(shown, out["action"].T, out["reward"].T, length, out["terminated"].any(0)),
         "sure": sure.T,
         "right": right.T,
-        "score": score,
+        "score": score if score.ndim == 2 else jnp.take_along_axis(score, imagined.slot_of[..., None], 1),
         "met": jnp.stack([((shown.tiles == c).any((2, 3)) & inside).any(1) for c in hideable], 1),
         "told": jax.tree.map(lambda x: x.swapaxes(0, 1), out["told"]),
     }

@@ -31,7 +31,7 @@ from protoalign.worlds.base import Spec
 
 FRAMES = 160  # pictures kept of the first steps
 FEW = 8  # tile types: with more, posteriors are looked at every SELDOM steps, and draws are steps of a chain
-SELDOM = 16
+SELDOM = 64
 SHARPNESS = 4.0  # the posterior to this power is what `bayes` draws from
 
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from protoalign.agent import Agent
-from protoalign.alignment import assignments, finding_out, imagined_games, training
+from protoalign.alignment import assignments, finding_out, imagined_games, training, type_by_type
 from protoalign.alignment.actors import Thompson
 from protoalign.alignment.imagined_games import Games
 from protoalign.alignment.judge_training import calibrate, train_judge
@@ -29,6 +29,7 @@ from protoalign.worlds.base import World
 WATCHED = 256  # games in disguise that the world model's own weights of evidence are fitted on
 PRACTICE = 2048  # ... and how much it counts beside q_theta: a mistake in a thousand shows; fewer in long games
 LONG = 100  # steps
+GAMES = 4  # in each imagined world, where prototypes are too many to compare all assignments
 NETWORK = ("network", "width", "radius", "tiles", "longest")  # what the judge shares with opa's q_theta, out of InferConfig
 
 
@@ -64,10 +65,10 @@ def model(world: World, store: Store, agent: Agent, history: Episodes | None = N
     judge, seconds = train_judge(store, config, source, fresh, finder(agent), seed, longest, world.spec.name)
     started = time.monotonic()
 
-    def practise(judge: Judge, name: str, number: int) -> Games:
+    def practise(judge: Judge, name: str, number: int, games: int = 1) -> Games:
         """Games in disguise, played by the actor with this judge."""
         key = stream(seed, f"judge/{name}")
-        return imagined_games.play(source, agent.hideable, judge, finder(agent), key, number, 1, longest)
+        return imagined_games.play(source, agent.hideable, judge, finder(agent), key, number, games, longest)
 
     practice = PRACTICE if longest <= LONG else PRACTICE // 4
     games = -(-config.updates // config.period) * config.games + practice
@@ -81,7 +82,13 @@ def model(world: World, store: Store, agent: Agent, history: Episodes | None = N
         practised = Both(
             QTheta(judge, jnp.float32(0.5)), world_judge, jnp.float32(0)
         )  # games are to be played as they will be: by both
-    weight, share, doubt = calibrate(practise(practised, "practice", practice))
+    many = len(agent.hideable) > assignments.MOST
+    if many:
+        played = practise(practised, "practice", practice // 2, GAMES)
+        games += (GAMES // 2 - 1) * practice
+        weight, share, doubt = type_by_type.calibrate(played), 0.0, 0.0
+    else:
+        weight, share, doubt = calibrate(practise(practised, "practice", practice))
     parts: dict[str, Any] = {"judge": judge, "weight": np.array([weight, doubt], np.float32), "presence": agent.presence}
     if world_judge is not None and share:
         tile, reward, start, slack, cap = world_judge.weights
@@ -90,9 +97,13 @@ def model(world: World, store: Store, agent: Agent, history: Episodes | None = N
     seconds = round(seconds + time.monotonic() - started, 3)
     agent = keep(store, agent, **parts)
     unseen = source_of(world.fresh(), agent.vocabulary) if hasattr(world, "fresh") else source
-    found = finding_out.measure(
-        unseen, agent.hideable, judge_of(agent), finder(agent), stream(seed, "judge/measure"), config.measured, longest
+    key = stream(seed, "judge/measure")
+    shown = imagined_games.play(
+        unseen, agent.hideable, judge_of(agent), finder(agent), key, config.measured, GAMES if many else 2, longest
     )
+    found = finding_out.figures(shown)
+    if many:
+        found |= type_by_type.figures(shown, agent.names, agent.hideable, agent.scene)
     spent = {"weight": round(weight, 4), "weight_of_model": round(share, 4), "doubt": doubt, "training_games": games}
     store.add_result({"bayes": found | told | spent, "seconds": {"model": seconds}})
     return agent
