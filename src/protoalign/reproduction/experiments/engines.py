@@ -26,7 +26,7 @@ from protoalign.worlds import registry
 Runs = dict[str, list[dict[str, Any]]]  # by world, one for each seed
 WORLDS = 2048  # imagined worlds per pair
 FEWER = 512  # ... where games are long and only some prototypes may be hidden
-MODELLED = 256  # ... where the world model judges: it takes a millisecond a step
+MODELLED = 512  # ... where the world model judges: it takes longer
 GAMES = 4  # in each
 OTHER = 512  # imagined worlds in another world
 PAIRS = [(judge, actor) for judge in ("q_theta", "world model", "both") for actor in ("pi_exp", "Thompson", "most likely")]
