@@ -1,0 +1,208 @@
+"""A world model of small patches, in prototypes: for worlds with any number of kinds, of which nothing is told.
+
+Next tile   p(tile | 3 x 3 patch before, action, which prototypes are on the board, numbers)
+Masked tile p(tile | its 8 neighbours, which prototypes are elsewhere on the board, whether an episode begins): what a still
+            picture tells
+Outcome     p(reward level and end; which numbers fall or rise | patches before, action, numbers): a sum over all tiles of what
+            is read off each patch. It needs no picture after the step, so it foresees.
+
+Besides C prototypes there are two more categories: C, none of these, and C + 1, what lies outside the grid. The model
+learns what to expect around what it does not know: in a share of its examples some prototypes are renamed to C. That is what
+lets a search tell types one by one. It is no model of kinds that the source never showed.
+
+First layers are sums of one row per cell, by where it lies and what it is. The same code runs in JAX while it is trained, and
+in NumPy on the host, where hypotheses about what things are ask for different rows of it every time (`on_host`).
+"""
+
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from protoalign.alignment.inference import align_views
+from protoalign.rl.networks import MARKS, Scene
+
+OFFSETS = [(r, c) for r in (-1, 0, 1) for c in (-1, 0, 1)]
+MIDDLE = 4
+CLASSES = 6  # of outcomes: reward below, at or above the usual one; and the same with the end of the episode
+USUAL = 1
+
+
+class Context(NamedTuple):
+    """What is known besides the patch, of R rows."""
+
+    action: Any  # [R] int; for masked tiles 1 in an episode's first picture, else 0
+    present: Any  # [R, C + 1] 0 or 1, which categories are on the board; for masked tiles, elsewhere on it
+    numbers: Any  # [R, M]
+
+
+class Net(eqx.Module):
+    """Patches to `outputs` numbers. C prototypes, F hidden units."""
+
+    rows: Array  # [9, C + 2, F]
+    present: Array  # [C + 1, F]
+    action: Array  # [A, F]
+    numbers: Array  # [4 M, F]
+    bias: Array  # [F]
+    hidden: Array  # [F, F]
+    hidden_bias: Array  # [F]
+    out: Array  # [F, outputs]
+    out_bias: Array  # [outputs]
+
+    def __init__(self, rng: np.random.Generator, scene: Scene, width: int, outputs: int):
+        def normal(scale: float, *shape: int) -> Array:
+            return jnp.asarray(scale * rng.standard_normal(shape), jnp.float32)
+
+        # All prototypes begin alike: random weights would else count as evidence between two that behave the same.
+        alike, outside = normal(0.25, 9, 1, width), normal(0.25, 9, 1, width)
+        self.rows = jnp.concatenate([jnp.repeat(alike, scene.prototypes + 1, 1), outside], 1)
+        self.present = jnp.zeros((scene.prototypes + 1, width))
+        self.action, self.numbers = normal(0.4, scene.actions, width), normal(0.2, 4 * scene.numbers, width)
+        self.bias, self.hidden_bias = jnp.zeros(width), jnp.zeros(width)
+        self.hidden = normal(width**-0.5, width, width)
+        self.out, self.out_bias = normal(0.05, width, outputs), jnp.zeros(outputs)
+
+
+class LocalModel(eqx.Module):
+    """The three networks, and what rewards were in the source. C: prototypes."""
+
+    tile: Net  # C + 1 outputs
+    masked: Net  # C + 1
+    outcome: Net  # CLASSES + 3 M
+    stay: Array  # [], how much likelier it is by itself that a tile stays what it is, in nats
+    usual: Array  # [3]: the commonest reward, how far from it another one is, the size of returns; not trained
+    worth: Array  # [CLASSES]: the mean return from a step with such an outcome on; not trained
+    scene: Scene = eqx.field(static=True)
+
+    def __init__(self, rng: np.random.Generator, scene: Scene, width: int):
+        kinds = scene.prototypes
+        self.tile = Net(rng, scene, width, kinds + 1)
+        self.masked = Net(rng, scene, width, kinds + 1)
+        self.outcome = Net(rng, scene, width, CLASSES + 3 * scene.numbers)
+        self.stay, self.usual, self.worth = jnp.float32(3.0), jnp.zeros(3), jnp.zeros(CLASSES)
+        self.scene = scene
+
+    @property
+    def bad(self) -> np.ndarray:
+        """Outcome classes [CLASSES] bool after which much less is earned than usually: what to be cautious of."""
+        worth = np.asarray(self.worth)
+        return worth[USUAL] - worth > 0.5 * float(np.asarray(self.usual)[2])
+
+    def on_host(self) -> Any:
+        """The same in NumPy, for the functions below: plain attributes, since those of a module are slow to look up."""
+        nets = {name: SimpleNamespace(**_arrays(getattr(self, name))) for name in ("tile", "masked", "outcome")}
+        rest = {
+            "stay": np.asarray(self.stay),
+            "scene": self.scene,
+            "bad": self.bad,
+            "usual": np.asarray(self.usual, np.float64),
+        }
+        return SimpleNamespace(**nets, **rest)
+
+
+# -- what follows: `model` is a LocalModel, or the same on the host; R patches [R, 9] of categories --------------------------
+
+
+def about(net: Any, context: Context) -> Any:
+    """What all but the patch adds to the first layer of a network, [R, F]."""
+    x = net.bias + net.action[context.action] + context.present @ net.present
+    if net.numbers.shape[0]:
+        x = x + _toward_marks(context.numbers) @ net.numbers
+    return x
+
+
+def patch_sum(net: Any, cells: Any, middle: bool = True) -> Any:
+    """What patches [R, 9] add to the first layer, [R, F]; without the tile in the middle if it is not to be known."""
+    places = [k for k in range(9) if middle or k != MIDDLE]
+    if isinstance(cells, np.ndarray):
+        x = net.rows[0].take(cells[:, 0], 0)
+        for k in places[1:]:
+            x += net.rows[k].take(cells[:, k], 0)
+        return x
+    lies = (cells[:, np.array(places), None] == np.arange(net.rows.shape[1])).astype(jnp.float32)
+    return lies.reshape(len(cells), -1) @ net.rows[np.array(places)].reshape(-1, net.rows.shape[-1])
+
+
+def next_tile(model: Any, cells: Any, besides: Any) -> Any:
+    """Log-probabilities [R, C + 1] of the tile in the middle after the step; `besides` [R, F] is `about(model.tile, ...)`."""
+    middle = (cells[:, MIDDLE, None] == np.arange(model.scene.prototypes + 1)) * model.stay
+    return _log_softmax(_head(model.tile, patch_sum(model.tile, cells) + besides) + middle)
+
+
+def masked_tile(model: Any, cells: Any, besides: Any) -> Any:
+    """The same of the tile in the middle, given its neighbours alone; `besides` [R, F] is `about(model.masked, ...)`."""
+    return _log_softmax(_head(model.masked, patch_sum(model.masked, cells, middle=False) + besides))
+
+
+def contribution(model: Any, first: Any) -> Any:
+    """What first layers [..., F] of the network for outcomes add to its outputs [..., CLASSES + 3 M]: summed over tiles."""
+    return _relu(first) @ model.outcome.out
+
+
+def outcomes(model: Any, summed: Any) -> tuple[Any, Any]:
+    """Of sums over boards [..., CLASSES + 3 M]: log-probabilities of classes [..., CLASSES] and of numbers that fall, stay or
+    rise [..., M, 3]."""
+    x = summed + model.outcome.out_bias
+    return _log_softmax(x[..., :CLASSES]), _log_softmax(x[..., CLASSES:].reshape(*x.shape[:-1], model.scene.numbers, 3))
+
+
+def outcome_class(model: Any, reward: Any, ended: Any) -> np.ndarray:
+    """The class [...] of rewards [...] and ends [...] bool: 0 to 2 below, at, above the usual reward, 3 more at an end."""
+    usual, apart, _ = np.asarray(model.usual, np.float64)
+    level = np.sign(np.where(abs(reward - usual) > apart, reward - usual, 0)).astype(int) + 1
+    return level + 3 * np.asarray(ended, int)
+
+
+def patches(grid: np.ndarray, outside: int) -> np.ndarray:
+    """Patches [..., H * W, 9] of grids [..., H, W]; beyond the edge lies `outside`."""
+    height, width = grid.shape[-2:]
+    padded = np.pad(grid, [(0, 0)] * (grid.ndim - 2) + [(1, 1), (1, 1)], constant_values=outside)
+    cells = [padded[..., 1 + r : 1 + r + height, 1 + c : 1 + c + width] for r, c in OFFSETS]
+    return np.stack(cells, -1).reshape(*grid.shape[:-2], height * width, len(OFFSETS))
+
+
+def categories(model: Any, assignments: np.ndarray) -> np.ndarray:
+    """The category of every code, [D, C + T + 1], under assignments [D, T] of tile types; the last one, which is also number
+    -1, is what lies outside."""
+    kinds, number = model.scene.prototypes, len(assignments)
+    known = np.broadcast_to(np.arange(kinds), (number, kinds))
+    return np.concatenate([known, assignments, np.full((number, 1), kinds + 1)], 1)
+
+
+def in_place(before: np.ndarray, after: np.ndarray, scene: Scene, outside: int) -> np.ndarray:
+    """Grids after a step [N, H, W], each tile where it lay before it; `outside` for what is not in sight any more."""
+    if scene.cell is None:
+        return after
+    one, other = (jnp.asarray(x.reshape(len(x), -1), jnp.int32) for x in (before, after))
+    return np.asarray(align_views(one, other, scene.grid, outside)).reshape(after.shape)
+
+
+def _arrays(net: Net) -> dict[str, np.ndarray]:
+    return {name: np.asarray(getattr(net, name)) for name in Net.__annotations__}
+
+
+def _head(net: Any, x: Any) -> Any:
+    """Outputs [R, outputs] of first layers [R, F]."""
+    x = _relu(x)
+    x = _relu(x + x @ net.hidden + net.hidden_bias)
+    return x @ net.out + net.out_bias
+
+
+def _toward_marks(numbers: Any) -> Any:
+    xp = np if isinstance(numbers, np.ndarray) else jnp
+    return xp.concatenate([xp.minimum(numbers / mark, 1) for mark in MARKS], -1)
+
+
+def _relu(x: Any) -> Any:
+    return np.maximum(x, 0) if isinstance(x, np.ndarray) else jax.nn.relu(x)
+
+
+def _log_softmax(x: Any) -> Any:
+    if not isinstance(x, np.ndarray):
+        return jax.nn.log_softmax(x)
+    x = x - x.max(-1, keepdims=True) if x.size else x
+    return x - np.log(np.exp(x).sum(-1, keepdims=True))
