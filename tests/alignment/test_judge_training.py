@@ -42,6 +42,25 @@ def test_the_weight_of_evidence_is_found():
     assert shy == (pytest.approx(judge_training.WEIGHTS[-1]), 0.0, 0.0), "what is always right is believed, without doubt"
 
 
+@pytest.mark.parametrize("kinds", [1, 3, 5])
+def test_the_truth_counts_once_beside_the_leaders(kinds):
+    """With few prototypes all assignments are looked at, the truth in a column of its own; with many the best of them."""
+    rng = np.random.default_rng(1)
+    truth = rng.integers(0, len(assignments.table(kinds)), 4)
+    told = rng.normal(size=(1, 4, 3, kinds, kinds)).astype(np.float32)
+    episodes = Episodes(None, np.zeros((1, 4, 3)), np.zeros((1, 4, 3)), np.array([[3, 1, 2, 3]]), None)
+    nothing = np.zeros((1, 4, 3))
+    games = Games(episodes, nothing, nothing, None, truth, None, np.ones((4, kinds), bool), told)
+    said = judge_training._said(games)
+    assert said.first.tolist() == [0, 3, 4, 6]
+    assert said.own.shape == (9, min(len(assignments.table(kinds)), 1 + judge_training.LEADERS))
+    for game, step in ((0, 0), (3, 8)):
+        total = assignments.marks(kinds) @ told[0, game, 0 if game == 0 else 2].reshape(-1)
+        assert said.own[step, 0] == pytest.approx(total[truth[game]], abs=1e-5)
+        best = np.sort(np.delete(total, truth[game]))[::-1][: judge_training.LEADERS]
+        np.testing.assert_allclose(np.sort(said.own[step, 1:])[::-1], best, atol=1e-5)
+
+
 def test_what_is_noise_is_doubted():
     """A judge whose scores differ from even by a little noise until it knows: the noise is not believed, what it knows is."""
     rng = np.random.default_rng(0)

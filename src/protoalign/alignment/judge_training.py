@@ -219,7 +219,8 @@ def _said(played: Games) -> _Said:
         more = 0.0 if model is None else model[game, steps]
         ranked = total + np.float32(0.4) * more
         ranked[:, truth] = -np.inf  # it has a column of its own
-        leaders = np.argpartition(-ranked, min(LEADERS, ranked.shape[1] - 1) - 1, 1)[:, :LEADERS]
+        number = min(LEADERS, ranked.shape[1] - 1)
+        leaders = np.argpartition(-ranked, number - 1, 1)[:, :number]
         which = np.concatenate([np.full((len(steps), 1), truth), leaders], 1)
         own.append(np.take_along_axis(total, which, 1))
         if model is not None:
