@@ -74,15 +74,15 @@ def small() -> Iterator[None]:
         patch.setattr(train, "SAVE_SECONDS", 0.0)
         patch.setattr(train, "LOG_LINES", 20)
         patch.setattr(train, "WATCHED", 3)
-        patch.setattr(stages, "PRACTICE", 128)
-        patch.setattr(stages, "WATCHED", 64)
+        patch.setattr(stages.bayes, "PRACTICE", 128)
+        patch.setattr(stages.bayes, "WATCHED", 64)
         yield
 
 
 class Trained(NamedTuple):
     """Folders of one training in `WORLD`, seed 0, never interrupted."""
 
-    run: Path  # finished: the commands `task`, then `run`
+    run: Path  # finished: the commands `task`, then `run` with bayes, then with both engines
     killed: dict[tuple[str, int], Path]  # (stage, update) -> the folder just before this checkpoint was written
 
 
@@ -114,8 +114,8 @@ def _train(wanted: Trained) -> None:
 
     with small(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(Run, "save", copy_and_save)
-        for command in ("task", "run"):
-            patch.setattr(sys, "argv", ["protoalign", command, WORLD, "--out", str(wanted.run), "--json"])
+        for command in (["task"], ["run", "--engine", "bayes"], ["run"]):
+            patch.setattr(sys, "argv", ["protoalign", command[0], WORLD, "--out", str(wanted.run), "--json", *command[1:]])
             main()
     assert all(path.exists() for path in wanted.killed.values())
 

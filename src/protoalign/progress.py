@@ -1,11 +1,12 @@
 """How far along something is: a live bar in a terminal, a line now and then elsewhere."""
 
+import threading
 import time
 from types import TracebackType
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 PLAIN_SECONDS = 10.0  # between lines, where there is no terminal
 
@@ -13,6 +14,40 @@ PLAIN_SECONDS = 10.0  # between lines, where there is no terminal
 def warn(text: str) -> None:
     """One line about something odd that did not stop the work."""
     Console(stderr=True).print(f"[yellow]protoalign:[/] {escape(text)}", highlight=False, soft_wrap=True, emoji=False)
+
+
+class _Display:
+    """The one place on the terminal where bars live: several may be under way in different threads."""
+
+    def __init__(self) -> None:
+        self.lock, self.bars = threading.Lock(), 0
+        self.progress: Progress | None = None
+
+    def add(self, console: Console, name: str, total: int, done: int) -> tuple[Progress, TaskID]:
+        with self.lock:
+            if self.progress is None:
+                self.progress = Progress(
+                    TextColumn("{task.description}"),
+                    BarColumn(),
+                    TextColumn("{task.percentage:3.0f} %  {task.fields[note]}"),
+                    TimeRemainingColumn(compact=True),
+                    console=console,
+                    speed_estimate_period=20,
+                )
+                self.progress.start()
+            self.bars += 1
+            return self.progress, self.progress.add_task(name, total=total, completed=done, note="compiling ...")
+
+    def remove(self) -> None:
+        """A bar has ended; with the last one the display does."""
+        with self.lock:
+            self.bars -= 1
+            if not self.bars and self.progress is not None:
+                self.progress.stop()
+                self.progress = None
+
+
+_display = _Display()
 
 
 class Bar:
@@ -23,25 +58,15 @@ class Bar:
         self.console = Console(stderr=True)
         self.live = self.console.is_terminal
         self.started = self.printed = time.monotonic()
-        if self.live:
-            self.progress = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                TextColumn("{task.percentage:3.0f} %  {task.fields[note]}"),
-                TimeRemainingColumn(compact=True),
-                console=self.console,
-                speed_estimate_period=20,
-            )
-            self.job = self.progress.add_task(name, total=total, completed=done, note="compiling ...")
 
     def __enter__(self) -> "Bar":
         if self.live:
-            self.progress.start()
+            self.progress, self.job = _display.add(self.console, self.name, self.total, self.done)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self.live:
-            self.progress.stop()
+            _display.remove()
 
     def begin(self) -> None:
         """Preparations are over: the clock starts."""

@@ -18,6 +18,7 @@ import fcntl
 import hashlib
 import io
 import json
+import threading
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -65,6 +66,8 @@ class Run:
         elif not (path / "config.json").is_file():
             raise UserError(f"{path} is not a run folder: it has no config.json (make one with 'protoalign task')")
         self.config = self._read_config()
+        self.mutex = threading.RLock()  # of the threads of this process
+        self._stopped = False
 
     def _read_config(self) -> dict[str, Any]:
         path = self.path / "config.json"
@@ -91,6 +94,10 @@ class Run:
     def configure(self, section: str, settings: Any) -> None:
         """Set a section of config.json, or check that it is set so already."""
         settings = json.loads(json.dumps(settings))
+        with self.mutex:
+            self._configure(section, settings)
+
+    def _configure(self, section: str, settings: Any) -> None:
         if section in self.config:
             for name, (old, new) in _differences(self.config[section], settings, section):
                 raise UserError(
@@ -103,8 +110,14 @@ class Run:
     # -- metrics and result ----------------------------------------------------------------------------------------
 
     def log(self, row: dict[str, Any]) -> None:
-        with (self.path / "metrics.jsonl").open("a") as file:
+        if self._stopped:
+            raise Stopped
+        with self.mutex, (self.path / "metrics.jsonl").open("a") as file:
             file.write(json.dumps(row) + "\n")
+
+    def stop(self) -> None:
+        """Whoever trains in another thread stops at the next row that is logged."""
+        self._stopped = True
 
     def metrics(self, stage: str) -> list[dict[str, Any]]:
         """Logged rows of a stage."""
@@ -125,8 +138,10 @@ class Run:
         return result
 
     def add_result(self, figures: dict[str, Any]) -> dict[str, Any]:
-        result = self.result() | figures
-        write_json(self.path / "result.json", result)
+        """Add figures to the result; a table of figures is added to the one that is there."""
+        with self.mutex:
+            result = merged(self.result(), figures)
+            write_json(self.path / "result.json", result)
         return result
 
     # -- history ---------------------------------------------------------------------------------------------------
@@ -168,6 +183,10 @@ class Run:
 
     def save(self, stage: str, step: int, tree: Any, info: dict[str, Any]) -> None:
         """Keep a pytree of arrays and some JSON."""
+        with self.mutex:
+            self._save(stage, step, tree, info)
+
+    def _save(self, stage: str, step: int, tree: Any, info: dict[str, Any]) -> None:
         stem = self.path / "checkpoints" / f"{stage}-{step:08d}"
         metrics = self.path / "metrics.jsonl"
         if metrics.exists():
@@ -198,6 +217,10 @@ class Run:
         A damaged one is passed over with a warning; if no good one is left, that is an error. The run goes on from the
         checkpoint: what was logged after it is removed, and damaged ones get the ending .bad.
         """
+        with self.mutex:
+            return self._restore(stage, like)
+
+    def _restore(self, stage: str, like: Any) -> Checkpoint | None:
         reasons: list[str] = []
         bad: list[Path] = []
         for path in self._manifests(stage):
@@ -272,6 +295,8 @@ class Memory:
 
     def __init__(self) -> None:
         self.config: dict[str, Any] = {"format": FORMAT}
+        self.mutex = threading.RLock()
+        self._stopped = False
         self._rows: list[dict[str, Any]] = []
         self._records: dict[str, list[Record]] = {}
         self._result: dict[str, Any] = {}
@@ -284,7 +309,12 @@ class Memory:
         self.config[section] = json.loads(json.dumps(settings))
 
     def log(self, row: dict[str, Any]) -> None:
+        if self._stopped:
+            raise Stopped
         self._rows.append(row)
+
+    def stop(self) -> None:
+        self._stopped = True
 
     def metrics(self, stage: str) -> list[dict[str, Any]]:
         return [row for row in self._rows if row["stage"] == stage]
@@ -293,7 +323,8 @@ class Memory:
         return self._result
 
     def add_result(self, figures: dict[str, Any]) -> dict[str, Any]:
-        self._result = self._result | figures
+        with self.mutex:
+            self._result = merged(self._result, figures)
         return self._result
 
     def record(self, stage: str, first: int, last: int, records: list[Record]) -> None:
@@ -307,6 +338,16 @@ class Memory:
 
     def restore(self, stage: str, like: Any) -> Checkpoint | None:
         return None
+
+
+class Stopped(Exception):
+    """Work in another thread has failed, so this one's is not needed."""
+
+
+def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """Figures with more of them; those that are tables by name are merged too."""
+    both = {key: old[key] | x for key, x in new.items() if isinstance(x, dict) and isinstance(old.get(key), dict)}
+    return old | new | both
 
 
 class _Damaged(Exception):

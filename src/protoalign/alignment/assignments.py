@@ -84,19 +84,27 @@ def couple(old: Array, new: Array, index: Array, key: Array) -> Array:
 
 
 def resample(score: Array, choice: Array, key: Array) -> Array:
-    """Metropolis sampling of assignments `choice` [B, K], for scores of pairs [B, K, K]: SWAPS times two random slots may
-    exchange what they have."""
+    """Metropolis sampling of assignments `choice` [B, K], for scores of pairs [B, K, K]: SWAPS times two slots may exchange
+    what they have. One slot is any; the other is any, too, or holds what the first would like to have, by its own scores."""
     batch, kinds = choice.shape
-    numbers = uniform(key, (SWAPS, 3, batch))
+    numbers = uniform(key, (SWAPS, 4, batch))
     each = jnp.arange(batch)
+    score = jax.nn.log_softmax(score)
+    upto = jnp.cumsum(jnp.exp(score), -1)
 
     def swap(choice: Array, u: Array) -> tuple[Array, None]:
         one = (u[0] * kinds).astype(jnp.int32)
-        other = (one + 1 + (u[1] * (kinds - 1)).astype(jnp.int32)) % kinds
+        liked = jnp.minimum((upto[each, one] <= u[1, :, None]).sum(-1), kinds - 1)
+        holder = jnp.argmax(choice == liked[:, None], 1)
+        asked = u[3] < 0.5
+        other = jnp.where(asked, holder, (one + 1 + (u[1] * (kinds - 1)).astype(jnp.int32)) % kinds)
         own, theirs = choice[each, one], choice[each, other]
-        gain = score[each, one, theirs] + score[each, other, own] - score[each, one, own] - score[each, other, theirs]
-        swaps = jnp.log(u[2]) < gain
+        now, then = score[each, one, own], score[each, one, theirs]
+        now_other, then_other = score[each, other, theirs], score[each, other, own]
+        # Asked for, an exchange and its reverse are not equally likely to be tried.
+        back = jnp.where(asked, jnp.logaddexp(now, now_other) - jnp.logaddexp(then, then_other), 0.0)
+        swaps = jnp.log(u[2]) < then + then_other - now - now_other + back
         own, theirs = jnp.where(swaps, theirs, own), jnp.where(swaps, own, theirs)
-        return choice.at[each, one].set(own).at[each, other].set(theirs), None
+        return choice.at[each, one].set(own).at[each, other].set(jnp.where(other == one, own, theirs)), None
 
     return jax.lax.scan(swap, choice, numbers)[0]

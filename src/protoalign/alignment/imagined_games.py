@@ -33,7 +33,7 @@ class Games(NamedTuple):
     episodes: Episodes  # in prototypes, leading axes [G, E]
     sure: Any  # [G, E, L], the probability of the most likely assignment after each step; of many prototypes, slot by slot
     right: Any  # [G, E, L] bool, whether that is the truth
-    score: Any  # [G, E, H] or [G, E, K, K], the judge's, of each game by itself
+    score: Any  # [G, E, H], the judge's, of each game by itself; or [G, E, K, K], of pairs, a row being what truly is that one
     truth: Any  # [E] int32, number of the true assignment; 0 where they have none
     met: Any  # [G, E, K] bool, which prototypes were seen in each game
     hidden: Any  # [E, K] bool, which were hidden
@@ -116,8 +116,8 @@ def _game(
         tiles, numbers = world.observe(state)
         return Observation(hide(imagined, tiles, judge.prototypes, hideable), numbers)
 
-    def posterior(watched: Any) -> Array:
-        return judge.posterior(earlier + judge.score(watched, imagined))
+    def total(watched: Any) -> Array:
+        return earlier + judge.score(watched, imagined)
 
     def verdict(posterior: Array) -> tuple[Array, Array]:
         if posterior.ndim == 2:
@@ -130,7 +130,7 @@ def _game(
         noise, key = x
         act_key, world_key = jax.random.split(key)
         believed = Believed(seen.tiles, seen.numbers, judge.belief(watched, imagined))
-        so_far = posterior(watched)
+        so_far = jax.nn.log_softmax(total(watched))  # who plays on a draw need not doubt what little speaks for it
         action, next_mind = actor.act(mind, believed, so_far, act_key, noise)
         after, (reward, terminated, truncated) = world.step(state, action, world_key)
         then = see(after)
@@ -142,7 +142,7 @@ def _game(
             "reward": jnp.where(over, 0, reward),
             "going": ~over,
             "terminated": terminated & ~over,
-            "verdict": verdict(posterior(watched)),
+            "verdict": verdict(judge.posterior(total(watched))),
             "told": judge.unweighed(watched, imagined) if len(hideable) <= assignments.MOST else (),
         }
         carry = select(over, state, after), select(over, seen, then), watched, select(over, mind, next_mind)
@@ -162,7 +162,7 @@ def _game(
         "episodes": Episodes(shown, out["action"].T, out["reward"].T, length, out["terminated"].any(0)),
         "sure": sure.T,
         "right": right.T,
-        "score": score,
+        "score": score if score.ndim == 2 else jnp.take_along_axis(score, imagined.slot_of[..., None], 1),
         "met": jnp.stack([((shown.tiles == c).any((2, 3)) & inside).any(1) for c in hideable], 1),
         "told": jax.tree.map(lambda x: x.swapaxes(0, 1), out["told"]),
     }

@@ -165,16 +165,25 @@ class PatchNet(eqx.Module):
             after = align_views(before, after, scene.grid, outside)
         tile, valid, number = self._choose(before, after, slots, outside)
         around = jnp.concatenate([self._cells(x, tile, outside) for x in (before, after)], -1)  # [N, S, T, 2 * cells]
-        told = self.action[step.action] + self.happened(self._happened(step)) + self.around.bias
-        told = told[:, None, None]
+        told = self._told(step)[:, None, None]
         if self.place is not None:
             told = told + self.place[tile]
         if self.fixed is not None:
-            code = jnp.where(around < first, around, jnp.where(around == outside, first, len(self.fixed)))
-            rows = jnp.minimum(np.arange(around.shape[-1]) * (first + 1) + code, len(self.fixed))
-            told = told + embed_sum(self.fixed, rows.reshape(-1, rows.shape[-1])).reshape(*rows.shape[:-1], -1)
+            told = told + self._fixed(around, outside)
         slot = jnp.where((around >= first) & (around < outside), around - first, slots)
         return Digest(slot.astype(np.int8 if slots < 127 else np.int32), told, valid, number)
+
+    def _told(self, step: Step) -> Array:
+        """What actions, rewards and numbers add up to, [N, F]."""
+        return self.action[step.action] + self.happened(self._happened(step)) + self.around.bias
+
+    def _fixed(self, around: Array, outside: int) -> Array:
+        """What prototypes that are never hidden add up to, [..., F], for codes [..., 2 * cells]."""
+        assert self.fixed is not None
+        first = self.scene.prototypes
+        code = jnp.where(around < first, around, jnp.where(around == outside, first, len(self.fixed)))
+        rows = jnp.minimum(np.arange(around.shape[-1]) * (first + 1) + code, len(self.fixed))
+        return embed_sum(self.fixed, rows.reshape(-1, rows.shape[-1])).reshape(*rows.shape[:-1], -1)
 
     def _happened(self, step: Step) -> Array:
         if not self.scene.numbers:
@@ -182,16 +191,22 @@ class PatchNet(eqx.Module):
         gained = step.numbers_after - step.numbers_before
         return jnp.concatenate([signs(step.reward), gained > 0, gained < 0, jnp.minimum(step.numbers_before, 1)], 1)
 
+    def _interest(self, before: Array, after: Array, outside: int) -> Array:
+        """How much changes around tiles, and how near the agent they are, [N, HW]."""
+        scene = self.scene
+        rows, cols = np.divmod(np.arange(scene.tiles), scene.grid[1])
+        window = (abs(rows[:, None] - rows) <= self.radius) & (abs(cols[:, None] - cols) <= self.radius)
+        change = ((before != after) & (after != outside)).astype(jnp.float32) @ window.astype(np.float32)
+        if scene.cell is not None:
+            distance = abs(rows - rows[scene.cell]) + abs(cols - cols[scene.cell])
+            change = change + (1 / (1 + distance) + NEXT_TO_AGENT * (distance == 1)).astype(np.float32)
+        return change
+
     def _choose(self, before: Array, after: Array, slots: int, outside: int) -> tuple[Array, Array, Array]:
         """Of each slot the tiles [N, S, T] with most change around them, or near the agent; whether they are any; and how many
         tiles it has before and after, [N, S, 2]."""
         scene = self.scene
-        rows, cols = np.divmod(np.arange(scene.tiles), scene.grid[1])
-        window = (abs(rows[:, None] - rows) <= self.radius) & (abs(cols[:, None] - cols) <= self.radius)
-        change = ((before != after) & (after != outside)).astype(jnp.float32) @ window.astype(np.float32)  # [N, HW]
-        if scene.cell is not None:
-            distance = abs(rows - rows[scene.cell]) + abs(cols - cols[scene.cell])
-            change = change + (1 / (1 + distance) + NEXT_TO_AGENT * (distance == 1)).astype(np.float32)
+        change = self._interest(before, after, outside)
         each = (scene.prototypes + np.arange(slots))[:, None].astype(before.dtype)
         of_slot = before[:, None, :] == each  # [N, S, HW]
         score = jnp.where(of_slot, 1 + change[:, None, :], 0)
@@ -218,10 +233,7 @@ class PatchNet(eqx.Module):
     def update(self, hidden: Array, imagined: Imagined, digested: Digest, prior: Array | float = 0.0) -> Array:
         batch, slots = hidden.shape[:2]
         kinds, cells, tiles = len(self.hideable), 2 * len(self.cells), self.tiles
-        # No gradient passes through the beliefs that colour the patches.
-        belief = jnp.exp(jax.lax.stop_gradient(self.score(hidden, imagined)))
-        if not isinstance(prior, float):
-            belief = jax.nn.softmax(jnp.log(belief + 1e-9) + prior)
+        belief = self._coloured(hidden, imagined, prior)
         each = np.arange(slots, dtype=digested.slots.dtype)
         # Cells get what the network makes of a belief, not the belief: the same sum, with one product instead of a gather.
         weight = self.around.weight.reshape(kinds + 1, cells, -1)
@@ -232,8 +244,17 @@ class PatchNet(eqx.Module):
         x = jax.nn.relu(x.reshape(batch, slots, tiles, -1) + same.reshape(batch, slots, tiles, -1) + digested.told)
         valid = digested.valid[..., None].astype(jnp.float32)
         x = (x * valid).sum(2) / jnp.maximum(valid.sum(2), 1)
+        return self._remember(hidden, x, digested.number)
+
+    def _coloured(self, hidden: Array, imagined: Imagined, prior: Array | float) -> Array:
+        """Beliefs [B, S, K] that colour the patches; no gradient passes through them."""
+        belief = jnp.exp(jax.lax.stop_gradient(self.score(hidden, imagined)))
+        return belief if isinstance(prior, float) else jax.nn.softmax(jnp.log(belief + 1e-9) + prior)
+
+    def _remember(self, hidden: Array, x: Array, number: Array) -> Array:
+        """Hidden states of slots after what their patches show on average, x [B, S, F]; `number` [B, S, 2] of their tiles."""
         # How many tiles a slot has differs between worlds that work the same; that it is the ground they lie on does not.
-        count = digested.number.astype(jnp.float32)
+        count = number.astype(jnp.float32)
         ground = count[..., 0] > GROUND * self.scene.tiles
         told = jnp.stack([ground, jnp.clip(count[..., 1] - count[..., 0], -3, 3), count[..., 1] == 0], -1)
         x = jax.nn.relu(self.summary(jnp.concatenate([x, told], -1)))

@@ -83,7 +83,7 @@ class Mapping:
         return self.score + np.where(self.known, np.log(hypotheses.VARIANT), 0.0)
 
     @cached_property
-    def posterior(self) -> np.ndarray | None:
+    def undoubted(self) -> np.ndarray | None:
         """Log-probabilities [K!] of all assignments of K slots, the tile types and what was not met, numbered as in
         `assignments`; None where evidence is of pairs alone, or where tile types outnumber the prototypes that are left."""
         if self.joint is None or len(self.score) != len(self.hideable) - int(self.known.sum()):
@@ -91,8 +91,14 @@ class Mapping:
         # What looks as in the source has a slot of its own too; if a type is a second look of it, that one is another's.
         old = np.where(np.eye(len(self.hideable), dtype=bool)[self.known], 0.0, np.log(hypotheses.VARIANT))
         pairs = np.concatenate([self.score, old])
-        total = assignments.marks(len(self.hideable)) @ pairs.reshape(-1) + self.joint
-        return log_softmax(-np.maximum(total.max() - total - self.doubt, 0.0))
+        return log_softmax(assignments.marks(len(self.hideable)) @ pairs.reshape(-1) + self.joint)
+
+    @cached_property
+    def posterior(self) -> np.ndarray | None:
+        """The same with all that are within `doubt` of the best as good as it: what is said."""
+        if self.undoubted is None:
+            return None
+        return log_softmax(-np.maximum(self.undoubted.max() - self.undoubted - self.doubt, 0.0))
 
     @property
     def one_to_one(self) -> bool:
@@ -203,7 +209,7 @@ class Mapping:
         words: dict[str, Any] = {}
         arrays: dict[str, np.ndarray] = {"score": self.score, "known": self.known, "missed": self.missed}
         if self.joint is not None:
-            arrays |= {"joint": self.joint, "doubt": np.array(self.doubt)}
+            arrays["joint"] = self.joint
         for name, part in (("vocabulary", self.vocabulary), ("tile_types", self.tile_types)):
             parts, words[name] = part.save()
             arrays |= {f"{name}.{key}": value for key, value in parts.items()}
@@ -227,6 +233,7 @@ class Mapping:
                     "steps": self.steps,
                     "returns": self.returns,
                     "engine": self.engine,
+                    "doubt": self.doubt,
                     "about": self.about,
                     **words,
                 },
@@ -271,7 +278,7 @@ class Mapping:
                 tuple(map(float, said["returns"])),
                 str(said["engine"]),
                 arrays.get("joint"),
-                float(arrays.get("doubt", 0.0)),
+                float(said["doubt"]),
                 Moment(**trace) if trace else None,
                 dict(said["about"]),
             )

@@ -10,9 +10,10 @@ import numpy as np
 import optax
 from jax import Array
 
-from protoalign.alignment import hypotheses
+from protoalign.alignment import assignments, hypotheses
 from protoalign.alignment.broadcast import BroadcastNet
 from protoalign.alignment.exploration import Explorer, ImaginedWorld, explore, explorer_from
+from protoalign.alignment.focus import FocusNet
 from protoalign.alignment.imagination import Imagined, hide, imagine
 from protoalign.alignment.inference import InferenceModel, PatchNet, Step
 from protoalign.rl.history import Episodes, join
@@ -31,12 +32,18 @@ explore_jit = eqx.filter_jit(explore)
 
 def build_model(seed: int, scene: Scene, hideable: tuple[int, ...], config: InferConfig) -> InferenceModel:
     """An untrained q_theta."""
-    build: dict[str, Callable[..., InferenceModel]] = {"patches": PatchNet, "broadcast": BroadcastNet}
+    patches = PatchNet if len(hideable) <= assignments.MOST else FocusNet
+    build: dict[str, Callable[..., InferenceModel]] = {"patches": patches, "broadcast": BroadcastNet}
     return build[config.network](generator(seed, "infer/network"), scene, hideable, config)
 
 
-def follow(model: InferenceModel, episodes: Episodes, imagined: Imagined) -> Array:
+def follow(model: InferenceModel, episodes: Episodes, imagined: Imagined, start: Array | None = None) -> Array:
     """Scores before the first and after every step of B episodes of prototypes, [1 + L, B, S, K]; at the end they stay."""
+    return jax.vmap(model.score, (0, None))(remember(model, episodes, imagined, start), imagined)
+
+
+def remember(model: InferenceModel, episodes: Episodes, imagined: Imagined, start: Array | None = None) -> Array:
+    """The same as hidden states [1 + L, B, S, F]; `start` [B, S, F] if the episodes are parts of longer ones."""
     batch, length = episodes.action.shape
     slots = imagined.truth.shape[1]
     tiles, numbers = episodes.observation
@@ -64,14 +71,16 @@ def follow(model: InferenceModel, episodes: Episodes, imagined: Imagined) -> Arr
         hidden = jnp.where((time < episodes.length)[:, None, None], after, hidden)
         return hidden, hidden
 
-    start = model.begin(batch, slots)
+    start = model.begin(batch, slots) if start is None else start
     _, hidden = jax.lax.scan(advance, start, (digested, jnp.arange(length)))
-    return jax.vmap(model.score, (0, None))(jnp.concatenate([start[None], hidden]), imagined)
+    return jnp.concatenate([start[None], hidden])
 
 
-def loss(model: InferenceModel, episodes: Episodes, imagined: Imagined) -> tuple[Array, dict[str, Array]]:
+def loss(
+    model: InferenceModel, episodes: Episodes, imagined: Imagined, start: Array | None = None
+) -> tuple[Array, dict[str, Array]]:
     """Eq. 7: minus the log-probability of the truth, per hidden slot, at the start and after every step of the episode."""
-    score = follow(model, episodes, imagined)
+    score = follow(model, episodes, imagined, start)
     truth = jnp.broadcast_to(imagined.truth[..., None], (*score.shape[:-1], 1))
     given = jnp.take_along_axis(score, truth, -1)[..., 0] * imagined.hidden  # [1 + L, B, S]
     per_step = -given.sum((1, 2)) / jnp.maximum(imagined.hidden.sum(), 1)

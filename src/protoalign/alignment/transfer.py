@@ -31,7 +31,7 @@ from protoalign.worlds.base import Spec
 
 FRAMES = 160  # pictures kept of the first steps
 FEW = 8  # tile types: with more, posteriors are looked at every SELDOM steps, and draws are steps of a chain
-SELDOM = 16
+SELDOM = 64
 SHARPNESS = 4.0  # the posterior to this power is what `bayes` draws from
 
 
@@ -217,8 +217,8 @@ class Thompson:
         """What each tile type is taken for, [types or more], below K."""
         if not len(mapping.tile_types):
             return np.zeros(0, np.int64)
-        if mapping.posterior is not None:
-            posterior = log_softmax(SHARPNESS * mapping.posterior)
+        if mapping.undoubted is not None:
+            posterior = log_softmax(SHARPNESS * mapping.undoubted)
             before, index = self.whole if self.whole is not None else (posterior, None)
             self.whole = posterior, hypotheses.couple(before, posterior, index, self.rng)
             return assignments.table(len(mapping.hideable))[self.whole[1]]

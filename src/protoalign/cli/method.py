@@ -35,7 +35,8 @@ def run(
     """The whole method in one world: train everything in the source, then find out what is what in a target look.
 
     First with the engine bayes, which plays the task policy while it finds out; then with opa, the paper's, which trains a
-    policy of its own to explore. The same command again goes on where it was stopped, or shows the result when done.
+    policy of its own to explore, on a second core if there is one. The same command again goes on where it was stopped, or
+    shows the result when done.
 
     Args:
         env: The world, see 'protoalign worlds': hunter-z1c1, ..., crafter (hours; its target is the original game).
@@ -44,7 +45,7 @@ def run(
         explore_steps: Environment steps of opa's exploration policy; the preset's number if not given.
         target: The target's look: target, random:<seed>, or a folder of PNG files.
         episodes: Episodes in the target while finding out.
-        engine: bayes, opa, or both, one after the other.
+        engine: bayes, opa, or both.
         hide: Kinds of things that may look new in a target; the preset's if none is named.
         out: The run folder; runs/WORLD-sSEED if not given.
         preset: fast (two CPU cores, minutes) or paper (the paper's networks and settings, many hours).
@@ -57,11 +58,14 @@ def run(
 
     out = out or default_folder(env, seed)
     world = registry.make(env)
-    engines: tuple[Engine, ...] = ("bayes", "opa") if engine == "both" else (engine,)
-    for name in engines:
-        result = stages.run(world, out, seed, target, episodes, preset, steps, explore_steps, hide, name)
-        if not json:
-            show_transfer(result | result["engines"][name], False)
+
+    def show(name: Engine, result: dict[str, Any]) -> None:
+        show_transfer(result | result["engines"][name], False)
+        if name != engine and name == "bayes" and "opa" not in result["engines"]:
+            say("That was bayes. Next: opa, the paper's way, whose policy to explore is being trained.")
+
+    shown = None if json else show
+    result = stages.run(world, out, seed, target, episodes, preset, steps, explore_steps, hide, engine, shown)
     report = out / "report.html"
     if not report.exists() or report.stat().st_mtime < (out / "result.json").stat().st_mtime:
         page.write(out)

@@ -11,7 +11,16 @@ import pytest
 
 from protoalign import UserError, stages
 from protoalign.agent import Agent
-from protoalign.reproduction.experiments import crafter_looks, engines, frozen, imagined, look_tables, looks, reproduce
+from protoalign.reproduction.experiments import (
+    crafter_kinds,
+    crafter_looks,
+    engines,
+    frozen,
+    imagined,
+    look_tables,
+    looks,
+    reproduce,
+)
 from protoalign.rl.networks import Believed, RelativeNet, Scene
 from protoalign.rl.rollout import play_out
 from protoalign.rl.source_world import SourceWorld
@@ -64,8 +73,8 @@ def test_measurements_over_imagined_worlds(trained, folder, monkeypatch):
 
 def bayes(folder, monkeypatch) -> Path:
     """The folder, trained for the engine bayes too."""
-    monkeypatch.setattr(stages, "PRACTICE", 8)
-    monkeypatch.setattr(stages, "WATCHED", 4)
+    monkeypatch.setattr(stages.bayes, "PRACTICE", 8)
+    monkeypatch.setattr(stages.bayes, "WATCHED", 4)
     reproduce.whole("toy-board", folder, 0, "bayes")
     return folder
 
@@ -129,6 +138,17 @@ def test_one_agent_in_many_looks(trained, folder, monkeypatch):
     assert [row["redrawn"] for row in rows[:4]] == [5] * 4
     assert all(row["tiles"]["missed"] == row["tiles"]["false_alarms"] == 0 for row in rows)
     assert "all 5 kinds new" in crafter_looks.show({"seed": 0, "rows": json.loads(json.dumps(rows))})
+
+
+def test_what_is_said_of_crafter_with_any_kinds_redrawn():
+    row = {"kinds": ["coal", "iron", "cow"], "met": 3, "touched": ["coal", "cow"], "touched_right": ["cow"], "sure": 2}
+    row |= {"wrong_while_sure": 1, "steps": 900, "returns": [3.0, 5.0]}
+    figures = {f"{name}_{what}_right": 0.5 for name in ("one_episode", "four_episodes") for what in ("types", "touched")}
+    figures |= {"types_calibration": [[0.99, 1.0, 0.995, 0.98, 50]], "types_sure": [50, 1], "measured_worlds": 8}
+    figures |= {"types_taken_for": {"iron as coal": 7}}
+    text = crafter_kinds.show({"seed": 0, "rows": [{"imagined": figures}, row, row]})
+    assert "2 of 4 touched kinds right (0.500), 2 of 4 tile types wrong that were 0.99 sure" in text
+    assert "iron as coal (7)" in text
 
 
 def test_pi_exp_again_with_q_theta_frozen(trained, folder):

@@ -1,0 +1,126 @@
+"""All stages, for one engine or for both; what both need beside the task policy is trained side by side."""
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from protoalign.agent import Agent
+from protoalign.errors import UserError
+from protoalign.runs import Memory, Run
+from protoalign.settings import ENGINES, Engine
+from protoalign.stages.bayes import model
+from protoalign.stages.opa import explore, infer
+from protoalign.stages.setup import Store, settings_of
+from protoalign.stages.source import task
+from protoalign.stages.target import transfer
+from protoalign.worlds import registry
+from protoalign.worlds.base import World
+
+Engines = Engine | Literal["both"]
+MAPPINGS: dict[Engine, str] = {"bayes": "mapping", "opa": "mapping-opa"}  # files of a run's own mappings
+
+
+def train(
+    world: World | str,
+    seed: int = 0,
+    out: str | Path | None = None,
+    preset: str = "fast",
+    steps: int | None = None,
+    explore_steps: int | None = None,
+    hide: tuple[str, ...] = (),
+    engine: Engines = "bayes",
+) -> Agent:
+    """Learn in the source what an engine needs, or both; the agent.
+
+    `world`: a world, or its name. `out`: a run folder; the same call goes on where it was stopped; None: in memory. `steps`,
+    `explore_steps`: environment steps of pi_task and pi_exp, the preset's if not given. `hide`: kinds of things, out of the
+    world's truth, that may look new in a target; the preset's if none is named. `engine`: "bayes", "opa" (the paper's) or
+    "both".
+    """
+    store: Store = Memory() if out is None else Run(Path(out))
+    world = registry.make(world) if isinstance(world, str) else world
+    with store.lock(), learning(world, store, seed, preset, steps, explore_steps, hide, engine) as trained_for:
+        agents = [trained_for(name) for name in (ENGINES if engine == "both" else (engine,))]
+    return replace(agents[0], model=agents[-1].model, explorer=agents[-1].explorer)
+
+
+@contextmanager
+def learning(
+    world: World,
+    store: Store,
+    seed: int,
+    preset: str,
+    steps: int | None,
+    explore_steps: int | None,
+    hide: tuple[str, ...],
+    engine: Engines,
+) -> Iterator[Callable[[Engine], Agent]]:
+    """The task policy, trained; then a function that gives the agent trained for an engine, of those asked for.
+
+    For both engines at once opa's part is trained in a thread beside everything else, if the machine has a second core.
+    """
+    if engine not in (*ENGINES, "both"):
+        raise UserError(f"there is no engine '{engine}': use {', '.join(ENGINES)} or both")
+    settings = settings_of(world, preset, steps, None, explore_steps, hide)
+    agent = replace(task(world, store, seed, settings, preset), settings=settings)
+
+    def train_for(name: Engine) -> Agent:
+        return model(world, store, agent) if name == "bayes" else explore(world, store, infer(world, store, agent))
+
+    if engine != "both" or (os.cpu_count() or 1) < 2:
+        yield train_for
+        return
+    with ThreadPoolExecutor(1) as pool:
+        opa: Future[Agent] = pool.submit(train_for, "opa")
+        try:
+            yield lambda name: opa.result() if name == "opa" else train_for(name)
+        except BaseException:
+            store.stop()
+            raise
+
+
+def run(
+    world: World,
+    out: Path,
+    seed: int,
+    target: str,
+    episodes: int,
+    preset: str = "fast",
+    steps: int | None = None,
+    explore_steps: int | None = None,
+    hide: tuple[str, ...] = (),
+    engine: Engines = "bayes",
+    show: Callable[[Engine, dict[str, Any]], None] | None = None,
+) -> dict[str, Any]:
+    """The whole method in a run folder: train in the source, then into one target look; with one engine, or with both.
+
+    A folder may be run with one engine, then with the other. What the result says at its top is of `bayes`, if it has run;
+    "engines" holds the figures of each. `show(engine, result)` is called as soon as an engine's figures are there.
+    """
+    world.pictures(target)  # complain before the training, not after it
+    if episodes < 1:
+        raise UserError(f"--episodes {episodes}: use at least 1")
+    store = Run(out)
+    with store.lock(), learning(world, store, seed, preset, steps, explore_steps, hide, engine) as trained_for:
+        store.configure("transfer", {"target": target, "episodes": episodes})  # other targets: the transfer command
+        for name in ENGINES if engine == "both" else (engine,):
+            agent = trained_for(name)
+            engines = store.result().get("engines", {})
+            if name not in engines:
+                mapping, found = transfer(agent, world, target, episodes, seed, engine=name)
+                seconds = {f"transfer {name}": found.pop("transfer_seconds")}
+                with store.mutex:
+                    mapping.save(out / MAPPINGS[name])
+                    # "source" was the world it was trained in; from now on it is what is played through pictures.
+                    result = store.result()
+                    kept = {f"trained_{key[7:]}": value for key, value in result.items() if key.startswith("source_")}
+                    kept = {key: value for key, value in kept.items() if key not in result}
+                    top = found if name == "bayes" or not engines else {}
+                    store.add_result(kept | top | {"seconds": seconds, "engines": {name: found}})
+            if show is not None:
+                show(name, store.result())
+    return store.result()
