@@ -64,12 +64,30 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @contextmanager
+def well_compiled() -> Iterator[None]:
+    """For programs that run for long."""
+    import jax
+
+    before = jax.config.values["jax_disable_most_optimizations"]
+    jax.clear_caches()  # else what was compiled in the other way would be used
+    jax.config.update("jax_disable_most_optimizations", False)
+    try:
+        yield
+    finally:
+        jax.clear_caches()
+        jax.config.update("jax_disable_most_optimizations", before)
+
+
+@contextmanager
 def small() -> Iterator[None]:
-    """The preset `fast` is a small one, and every logged update is saved."""
+    """The preset `fast` is a small one, every logged update is saved, and programs are compiled well: training takes longer.
+
+    All are compiled again, so that those of a whole run and of a resumed one are the same to the bit.
+    """
     from protoalign import stages
     from protoalign.rl import train
 
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, well_compiled():
         patch.setitem(PRESETS, "fast", SMALL)
         patch.setattr(train, "SAVE_SECONDS", 0.0)
         patch.setattr(train, "LOG_LINES", 20)
