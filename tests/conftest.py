@@ -1,18 +1,22 @@
 """What tests share: compiled programs, and one agent that has learned a small Hunter, trained once for all workers."""
 
 import fcntl
+import mmap
 import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
 # Before jax is imported: compiled programs are kept between tests, between the two workers and between runs.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "jax"))
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+# Nearly all programs run for a moment: compiling them well takes three to five times as long, and longer than it saves.
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 os.environ.setdefault("XDG_RUNTIME_DIR", "/tmp")
 
@@ -24,6 +28,21 @@ from protoalign.settings import PRESETS, ExploreConfig, InferConfig, JudgeConfig
 hypothesis.settings.register_profile("default", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("default")
 
+
+def known(flag: str) -> bool:
+    """Whether this XLA has a flag: it ends the process at one that it does not know."""
+    spec = find_spec("jaxlib")
+    for path in Path(spec.submodule_search_locations[0]).glob("libjax_common.*"):
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as library:
+            return library.find(flag.encode()) >= 0
+    return False
+
+
+# Before the first program is compiled: fusions by MLIR are slow to compile, and two workers have two cores.
+for flag in ("xla_cpu_use_fusion_emitters", "xla_cpu_multi_thread_eigen"):
+    if flag not in os.environ.get("XLA_FLAGS", "") and known(flag):
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --{flag}=false".strip()
+
 WORLD = "hunter-z1c1-6x6"
 PPO = PPOConfig(envs=64, segment=32, minibatch=256, learning_rate=3e-3)
 EXPLORE_PPO = replace(PPO, epochs=2, entropy_coef=0.02, final_entropy_coef=0.0)
@@ -32,7 +51,7 @@ SMALL = Settings(  # enough to play well and to be right nearly always after fou
     InferConfig(updates=100, hide_all=1.0, twice=0.0),
     ExploreConfig(steps=49_152, rounds=2, refresh=50, episodes=256, hide_all=1.0, measured=256, ppo=EXPLORE_PPO),
     JudgeConfig(updates=160, period=20, games=256, measured=128),
-    ModelConfig(games=1024, updates=200),
+    ModelConfig(radius=2, width=12, games=512, updates=150, batch=64),
     target_episodes=128,
 )
 # Where the folder is copied as a kill would leave it.
@@ -45,12 +64,30 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @contextmanager
+def well_compiled() -> Iterator[None]:
+    """For programs that run for long."""
+    import jax
+
+    before = jax.config.values["jax_disable_most_optimizations"]
+    jax.clear_caches()  # else what was compiled in the other way would be used
+    jax.config.update("jax_disable_most_optimizations", False)
+    try:
+        yield
+    finally:
+        jax.clear_caches()
+        jax.config.update("jax_disable_most_optimizations", before)
+
+
+@contextmanager
 def small() -> Iterator[None]:
-    """The preset `fast` is a small one, and every logged update is saved."""
+    """The preset `fast` is a small one, every logged update is saved, and programs are compiled well: training takes longer.
+
+    All are compiled again, so that those of a whole run and of a resumed one are the same to the bit.
+    """
     from protoalign import stages
     from protoalign.rl import train
 
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, well_compiled():
         patch.setitem(PRESETS, "fast", SMALL)
         patch.setattr(train, "SAVE_SECONDS", 0.0)
         patch.setattr(train, "LOG_LINES", 20)
@@ -99,17 +136,6 @@ def _train(wanted: Trained) -> None:
             patch.setattr(sys, "argv", ["protoalign", command[0], WORLD, "--out", str(wanted.run), "--json", *command[1:]])
             main()
     assert all(path.exists() for path in wanted.killed.values())
-
-
-@pytest.fixture(scope="module")
-def quick_to_compile() -> Iterator[None]:
-    """For programs that run for a moment: compiling them well would take longer than it saves."""
-    import jax
-
-    before = jax.config.values["jax_disable_most_optimizations"]
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
 
 
 @pytest.fixture(scope="session")

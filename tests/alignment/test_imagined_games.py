@@ -14,8 +14,6 @@ from protoalign.alignment.judges import QTheta
 from protoalign.rl.networks import RelativeNet
 from tests.alignment.helpers import ALL, model, scene, source
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 
 def task():
     return RelativeNet(np.random.default_rng(0), scene(), 16, ALL)

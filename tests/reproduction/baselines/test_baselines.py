@@ -82,6 +82,7 @@ def test_darla_from_beginning_to_end(unlearned, tmp_path, monkeypatch):
 
 def test_no_policy_on_codes_that_show_too_little(unlearned, tmp_path, monkeypatch):
     monkeypatch.setattr(autoencoder, "SHOWN", 1.01)
+    monkeypatch.setitem(settings.FAMILIES, "toy", settings.Family({"fast": replace(toy.BASELINE, code_updates=20)}))
     with pytest.raises(GateError, match=r"does not show enough of: .*cow"):
         run("darla", "toy-board", tmp_path / "run", 0, "fast", "target")
     assert Run(tmp_path / "run").metrics("code")
