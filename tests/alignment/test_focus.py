@@ -14,8 +14,6 @@ from protoalign.rl.networks import Scene
 from protoalign.settings import InferConfig
 from tests.alignment.test_inference import BOARD, EPISODES, VIEW, followed, games, injected
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 CONFIG = InferConfig(width=16, radius=2, tiles=2)
 WORLDS = {"board": (BOARD, (0, 1, 2, 3, 4)), "view": (VIEW, (1, 2, 4)), "view, all": (VIEW, tuple(range(6)))}
 

@@ -15,7 +15,6 @@ from .many import CLOSED, FLOOR, GO, GOLD, KINDS, LAVA, LOCKED, NUMBERS, OPEN, S
 
 C = len(KINDS)
 RIGHT = UP + 1
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 
 def room(*things):
