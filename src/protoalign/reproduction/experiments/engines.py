@@ -162,7 +162,19 @@ def _pairs(runs: Runs) -> str:
             label = f"{name} (**{NAMES[judge, actor]}**)" if (judge, actor) in NAMES else name
             size = f"{len(there)} x {there[0][0]['measured_worlds']}"
             lines.append(f"| {world} | {label} | {size} | {' / '.join(right)} | {' / '.join(earned)} | {steps} | {then} |")
+    lines += ["", *(_cost(world, found) for world, found in runs.items())]
     return "\n".join(lines) + "\n"
+
+
+def _cost(world: str, found: list[dict[str, Any]]) -> str:
+    """What the training for each engine took, besides pi_task."""
+    bayes = _mean([run["seconds"]["model"] for run in found], 0)
+    told = f"{world}, training besides pi_task: bayes {bayes} s"
+    both = [run for run in found if "explore" in run["seconds"]]
+    if not both:
+        return f"{told}."
+    opa = _mean([run["seconds"]["infer"] + run["seconds"]["explore"] for run in both], 0)
+    return f"{told}; opa {opa} s, with {both[0]['explore_steps']:,} environment steps of exploration; beside other work."
 
 
 def _calibration(runs: Runs) -> str:
