@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -132,6 +133,19 @@ def test_agents_that_were_damaged_or_edited_are_refused_in_one_line(trained, tmp
     with pytest.raises(UserError) as refusal:
         Agent.load(tmp_path)
     assert "\n" not in str(refusal.value)
+
+
+def test_a_kill_between_the_agents_two_files_loses_nothing(trained, tmp_path, monkeypatch):
+    """The arrays are of the agent with its judge, the words of the one before."""
+    agent = Agent.load(trained.run)
+    replace(agent, judge=None, weight=None, world_model=None, weights=None, alike=()).save(tmp_path)
+    words = (tmp_path / "agent.json").read_text()
+    agent.save(tmp_path)
+    (tmp_path / "agent.json").write_text(words)
+    found = Agent.load(tmp_path)
+    assert found.judge is None
+    assert found.weight is None
+    assert found.engines == ("opa",)
 
 
 def test_results_of_the_wrong_kind(trained, copied):

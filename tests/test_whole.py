@@ -13,7 +13,7 @@ from protoalign.stages import whole
 @pytest.fixture
 def trained_task(monkeypatch, agent):
     monkeypatch.setattr(whole, "task", lambda *args: agent)
-    monkeypatch.setattr(whole.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(whole, "cores", lambda: 2)
     monkeypatch.setattr(whole, "explore", lambda world, store, agent: agent)
 
 
@@ -65,7 +65,7 @@ def test_both_engines_are_trained_on_one_core_or_two(monkeypatch, trained_task, 
 
         return train
 
-    monkeypatch.setattr(whole.os, "cpu_count", lambda: cores)
+    monkeypatch.setattr(whole, "cores", lambda: cores)
     monkeypatch.setattr(whole, "infer", note("infer"))
     monkeypatch.setattr(whole, "model", note("model"))
     assert whole.train("hunter-z1c1", engine="both").engines == ("bayes", "opa")

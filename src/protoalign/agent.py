@@ -183,7 +183,10 @@ class Agent:
                 if part not in PARTS:
                     raise ValueError
             parts = {part: _filled(getattr(agent, part), arrays, part) for part in about["parts"]}
-            presence, weight, weights = (arrays.get(name) for name in ("presence", "weight", "weights"))
+            # A kill between the two files may leave arrays of a part that the first does not list yet.
+            presence = arrays.get("presence")
+            weight = arrays.get("weight") if "judge" in parts else None
+            weights = arrays.get("weights") if "world_model" in parts else None
             alike = tuple(tuple(int(c) for c in row) for row in about["alike"])
             if any(sorted(row) != list(range(scene.prototypes)) for row in alike) or len(alike) > MOST_ALIKE:
                 raise ValueError

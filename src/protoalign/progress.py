@@ -2,6 +2,8 @@
 
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 
 from rich.console import Console
@@ -13,7 +15,8 @@ PLAIN_SECONDS = 10.0  # between lines, where there is no terminal
 
 def warn(text: str) -> None:
     """One line about something odd that did not stop the work."""
-    Console(stderr=True).print(f"[yellow]protoalign:[/] {escape(text)}", highlight=False, soft_wrap=True, emoji=False)
+    with beside_bars():
+        Console(stderr=True).print(f"[yellow]protoalign:[/] {escape(text)}", highlight=False, soft_wrap=True, emoji=False)
 
 
 class _Display:
@@ -46,8 +49,25 @@ class _Display:
                 self.progress.stop()
                 self.progress = None
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        with self.lock:
+            if self.progress is None:
+                yield
+                return
+            self.progress.stop()
+            try:
+                yield
+            finally:
+                self.progress.start()
+
 
 _display = _Display()
+
+
+def beside_bars() -> AbstractContextManager[None]:
+    """While something is printed: bars of other threads would else be written over it."""
+    return _display.paused()
 
 
 class Bar:

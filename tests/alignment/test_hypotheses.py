@@ -308,3 +308,9 @@ def test_many_types_are_drawn_too():
     rng = np.random.default_rng(2)
     sure = np.where(np.eye(18) > 0, 0.0, -20.0)
     np.testing.assert_array_equal(hypotheses.draw(sure, rng), np.arange(18))
+
+
+def test_what_is_even_is_right_by_chance_only():
+    """Of equals the first is chosen, which must not be the truth by order."""
+    share = hypotheses.share_right(np.zeros((600, 4, 4)), 1)
+    assert abs(share - 1 / 24) < 4 * (23 / 24**2 / 600) ** 0.5

@@ -95,6 +95,8 @@ def test_many_prototypes_are_played_and_judged_pair_by_pair(monkeypatch):
     assert games.score.shape == (1, 24, 5, 5)
     assert 0.2 < games.hidden.mean() < 0.8, "any share of them is new"
     assert (games.right[0, ~games.hidden.any(1)]).all(), "nothing is hidden, so nothing is wrong"
+    worlds = int(games.hidden.any(1).sum())
+    assert finding_out.figures(games)["measured_worlds"] == worlds < 24, "... and nothing is found out"
 
 
 def test_figures_by_hand():

@@ -44,6 +44,13 @@ def test_what_is_said_is_what_a_mapping_says():
     assert not known[found.choice].any()
 
 
+def test_what_is_even_is_right_by_chance_only():
+    games = played(3.0, 0.0, worlds=300)
+    found = type_by_type.said(games, 1)
+    right = found.choice == found.truth
+    assert abs(right.mean() - found.sure.mean()) < 0.06
+
+
 @pytest.mark.parametrize("said", [0.5, 1.0, 2.0])
 def test_the_weight_undoes_what_was_said_too_loud_or_too_low(said):
     weight = type_by_type.calibrate(played(4.0, said))

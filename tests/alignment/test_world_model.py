@@ -189,8 +189,6 @@ def test_only_leaders_are_judged_once_all_others_are_ruled_out(alike):
     some = judge.watch(jnp.zeros((2, 120)), imagined, codes, posterior=posterior)
     np.testing.assert_allclose(some[1], whole[1], atol=1e-4)
     np.testing.assert_array_equal(np.delete(some[0], leading), 0)
-    best = jnp.stack([judge.evidence(jax.tree.map(lambda x: x[0], codes)).tiles[leading]]).max()
-    assert float(best) < 0
     np.testing.assert_allclose(np.asarray(some[0])[leading].max(), 0, atol=1e-5)
     alone = weigh(judge.weights, jax.tree.map(lambda x: x[leading], judge.evidence(jax.tree.map(lambda x: x[0], codes))))
     np.testing.assert_allclose(np.asarray(some[0])[leading], alone, atol=1e-3)

@@ -32,7 +32,9 @@ def measure(
 
 
 def figures(played: Games) -> dict[str, Any]:
-    """Figures of games in imagined worlds, by game, with standard errors where they are not shares."""
+    """Figures of games in imagined worlds in which something was hidden, by game, with errors where they are not shares."""
+    if not played.hidden.any(1).all():
+        played = played.of(played.hidden.any(1))
     games, worlds = len(played.sure), len(played.truth)
     going, returns = played.going, played.returns
     last = np.asarray(played.episodes.length) - 1

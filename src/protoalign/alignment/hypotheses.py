@@ -185,8 +185,11 @@ def share_right(
     """
     groups = len(score) // episodes
     combined = combine(score[: groups * episodes].reshape(groups, episodes, *score.shape[1:]), how)
-    choice = decode(combined, one_to_one=True) if joint else combined.argmax(-1)
-    right = (choice == np.arange(score.shape[1])).all(-1)
+    if joint:  # of equals the first is chosen: in the order of the truth that would be right
+        mixed = np.random.default_rng(0).permuted(np.tile(np.arange(score.shape[1]), (groups, 1)), axis=1)
+        right = (decode(np.take_along_axis(combined, mixed[..., None], 1), one_to_one=True) == mixed).all(-1)
+    else:
+        right = (combined.argmax(-1) == np.arange(score.shape[1])).all(-1)
     if met is not None:
         right &= (~met[: groups * episodes].reshape(groups, episodes, -1).any(1)).sum(-1) < 2
     return float(right.mean())

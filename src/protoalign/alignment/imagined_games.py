@@ -44,6 +44,11 @@ class Games(NamedTuple):
         """[G, E, L] bool, the steps that were taken."""
         return np.arange(self.sure.shape[-1]) < np.asarray(self.episodes.length)[..., None]
 
+    def of(self, worlds: np.ndarray) -> "Games":
+        """The games in some of the worlds, [E] bool."""
+        some = {"truth": self.truth[worlds], "hidden": self.hidden[worlds]}
+        return jax.tree.map(lambda x: x[:, worlds], self._replace(truth=None, hidden=None))._replace(**some)
+
     @property
     def returns(self) -> np.ndarray:
         """[G, E]."""

@@ -25,7 +25,7 @@ from protoalign.alignment.imagined_games import Games
 from protoalign.alignment.inference import InferenceModel
 from protoalign.alignment.judges import LEAST, QTheta
 from protoalign.alignment.training import follow, make_optimiser, remember
-from protoalign.alignment.training import loss as type_by_type
+from protoalign.alignment.training import loss as loss_by_type
 from protoalign.rl.history import Episodes, join
 from protoalign.rl.rollout import Learnable
 from protoalign.rl.train import Store, fit
@@ -63,7 +63,7 @@ def loss(
     """
     kinds = len(model.hideable)
     if kinds > assignments.MOST:
-        return type_by_type(model, episodes, imagined, start)
+        return loss_by_type(model, episodes, imagined, start)
     score = follow(model, episodes, imagined, start)  # [1 + L, B, S, K]
     posterior = jax.nn.log_softmax(assignments.total(score[:, :, :kinds]))
     truth = assignments.index_of(imagined.truth[:, :kinds])

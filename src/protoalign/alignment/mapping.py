@@ -118,8 +118,8 @@ class Mapping:
     def prototypes(self) -> np.ndarray:
         """What each tile type is taken for, [types]."""
         types = len(self.tile_types)
-        if self.posterior is not None:
-            return np.array(self.hideable)[assignments.table(len(self.hideable))[self.posterior.argmax()][:types]]
+        if self.undoubted is not None:
+            return np.array(self.hideable)[assignments.table(len(self.hideable))[self.undoubted.argmax()][:types]]
         return np.array(self.hideable)[hypotheses.decode(self.evidence, self.one_to_one)[:types]] if types else np.zeros(0, int)
 
     @property

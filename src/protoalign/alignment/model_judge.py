@@ -123,13 +123,17 @@ class ModelJudge(eqx.Module):
             step, possible, posterior, going = x
             chance, leaders = jax.lax.top_k(jax.nn.softmax(posterior), min(LEADERS, len(posterior)))
             settled = chance.sum() > 1 - RULED_OUT
+
+            def judge_leaders() -> Array:
+                said = weigh(self.weights, self.evidence(step, leaders), possible[leaders])
+                return jnp.zeros(len(posterior)).at[leaders].set(said)  # the others keep their distance to the best
+
             return jax.lax.switch(
                 jnp.where(going, 1 + settled, 0),
                 [
                     lambda: jnp.zeros(len(posterior)),
                     lambda: weigh(self.weights, self.evidence(step), possible),
-                    # Those that are not judged keep their distance to the best.
-                    lambda: jnp.zeros(len(posterior)).at[leaders].set(weigh(self.weights, self.evidence(step, leaders))),
+                    judge_leaders,
                 ],
             )
 

@@ -9,6 +9,8 @@ What is dangerous, what is the agent and what is ground the model knows from out
 What the judge says allows for assignments that were not found. The pool's own shares do not: in a world with 17 kinds, where
 they said 0.998 (456 steps above 0.99, in 30 targets), the best assignment was right in 0.954 of the steps. So UNFOUND is kept
 back of every probability that leaves the judge, and it never says 0.99. This is an allowance, not a calibration.
+
+These are parts for worlds in which no q_theta can be trained: no command or stage uses them yet.
 """
 
 from collections.abc import Callable

@@ -115,7 +115,8 @@ def align(
     hideable, known = judge.model.hideable, judge.slots
     model = TargetModel(agent.world_judge) if engine == "bayes" and agent.world_judge is not None else None
     judges: list[TargetJudge | TargetModel] = [judge, model] if model else [judge]
-    doubt = float(agent.weight[1]) if model else 0.0
+    whole = engine == "bayes" and len(hideable) <= assignments.MOST
+    doubt = float(agent.weight[1]) if whole else 0.0
 
     def see(observation: Any, info: dict[str, Any]) -> tuple[np.ndarray, tuple[np.ndarray, int, np.ndarray]]:
         check_target(target, agent.spec, agent.vocabulary, observation)
@@ -128,7 +129,7 @@ def align(
         missed = (1 - ever) ** finished * (1 - first) ** (len(returns) - finished)
         score = judge.score() if len(types) else np.zeros((0, len(hideable)))
         facts = agent.spec.name, agent.names, hideable, agent.vocabulary, types
-        joint = model.score() if model else None
+        joint = model.score() if model else np.zeros(len(assignments.table(len(hideable)))) if whole else None
         return Mapping(*facts, score, known.known.copy(), missed, len(actions), tuple(returns), engine, joint, doubt)
 
     returns: list[float] = []
@@ -172,7 +173,7 @@ def align(
             returns[-1] += float(reward)
             over = bool(terminated or truncated or time + 1 == limit)
             now = mapping(episode + over)
-            if sure is not None and not enough and (len(types) <= FEW or len(actions) % SELDOM == 0):
+            if sure is not None and not enough and (over or len(types) <= FEW or len(actions) % SELDOM == 0):
                 enough = now.sureness >= sure
             if over or (enough and engine == "opa"):  # an episode that counts is played to its end
                 break

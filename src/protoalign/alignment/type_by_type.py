@@ -35,9 +35,12 @@ def said(played: Games, games: int, weight: float = 1.0, most: int | None = None
     """What is said after so many `games`, with evidence of weight `weight`; of worlds with at most so many tile types."""
     rows = [row for row in _worlds(played, games, weight) if most is None or len(row[1]) <= most]
     parts: list[tuple[np.ndarray, ...]] = [(np.zeros(0, int),) * 3 + (np.zeros(0),) * 2]
+    rng = np.random.default_rng(0)
     for world, truth, evidence, alone in rows:
         each = np.arange(len(truth))
-        choice, belief = hypotheses.decode(evidence, alone), hypotheses.marginals(evidence, alone)
+        mixed = rng.permutation(each)  # of equals the first is chosen: in the order of the truth that would be right
+        choice, belief = np.empty(len(truth), int), hypotheses.marginals(evidence, alone)
+        choice[mixed] = hypotheses.decode(evidence[mixed], alone)
         parts.append((np.full(len(truth), world), truth, choice, belief[each, choice], belief[each, truth]))
     return Said(*map(np.concatenate, zip(*parts, strict=True)))
 

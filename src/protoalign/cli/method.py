@@ -9,6 +9,7 @@ import tyro
 from protoalign import runtime
 from protoalign.console import open_page, print_json, say, show_engines, show_task, show_transfer
 from protoalign.errors import UserError
+from protoalign.progress import beside_bars
 from protoalign.settings import Engine, Preset
 
 World = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="WORLD")]
@@ -60,9 +61,10 @@ def run(
     world = registry.make(env)
 
     def show(name: Engine, result: dict[str, Any]) -> None:
-        show_transfer(result | result["engines"][name], False)
-        if name != engine and name == "bayes" and "opa" not in result["engines"]:
-            say("That was bayes. Next: opa, the paper's way, whose policy to explore is being trained.")
+        with beside_bars():
+            show_transfer(result | result["engines"][name], False)
+            if name != engine and name == "bayes" and "opa" not in result["engines"]:
+                say("That was bayes. Next: opa, the paper's way, whose policy to explore is being trained.")
 
     shown = None if json else show
     result = stages.run(world, out, seed, target, episodes, preset, steps, explore_steps, hide, engine, shown)

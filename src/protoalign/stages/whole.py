@@ -71,16 +71,21 @@ def learning(
     def train_for(name: Engine) -> Agent:
         return model(world, store, agent) if name == "bayes" else explore(world, store, infer(world, store, agent))
 
-    if engine != "both" or (os.cpu_count() or 1) < 2:
+    if engine != "both" or cores() < 2:
         yield train_for
         return
     with ThreadPoolExecutor(1) as pool:
-        opa: Future[Agent] = pool.submit(train_for, "opa")
         try:
+            opa: Future[Agent] = pool.submit(train_for, "opa")
             yield lambda name: opa.result() if name == "opa" else train_for(name)
         except BaseException:
             store.stop()
             raise
+
+
+def cores() -> int:
+    """Processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def run(
