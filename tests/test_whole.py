@@ -6,8 +6,9 @@ import time
 import pytest
 
 from protoalign import UserError
-from protoalign.runs import Stopped, merged
+from protoalign.runs import Memory, Stopped, merged
 from protoalign.stages import whole
+from protoalign.worlds import registry
 
 
 @pytest.fixture
@@ -17,7 +18,7 @@ def trained_task(monkeypatch, agent):
     monkeypatch.setattr(whole, "explore", lambda world, store, agent: agent)
 
 
-def test_if_one_engine_fails_the_other_is_stopped(monkeypatch, trained_task):
+def test_if_measuring_one_engine_fails_the_other_is_stopped(monkeypatch, trained_task):
     """The thread notices at the next row that it logs; nothing hangs, and the first error is what is told."""
     ended = []
 
@@ -32,15 +33,19 @@ def test_if_one_engine_fails_the_other_is_stopped(monkeypatch, trained_task):
             raise
         return agent
 
-    def fail(world, store, agent):
-        started.wait(10)
-        raise UserError("this one fails")
-
     started = threading.Event()
     monkeypatch.setattr(whole, "infer", train_for_long)
-    monkeypatch.setattr(whole, "model", fail)
+    monkeypatch.setattr(whole, "model", lambda world, store, agent: agent)
+    world, store = registry.make("hunter-z1c1"), Memory()
+
+    def measure_and_fail():
+        with whole.learning(world, store, 0, "fast", None, None, (), "both") as trained_for:
+            trained_for("bayes")
+            assert started.wait(10)
+            raise UserError("this one fails")
+
     with pytest.raises(UserError, match="this one fails"):
-        whole.train("hunter-z1c1", engine="both")
+        measure_and_fail()
     assert ended == ["stopped"]
 
 

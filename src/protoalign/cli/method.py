@@ -36,8 +36,7 @@ def run(
     """The whole method in one world: train everything in the source, then find out what is what in a target look.
 
     First with the engine bayes, which plays the task policy while it finds out; then with opa, the paper's, which trains a
-    policy of its own to explore, on a second core if there is one. The same command again goes on where it was stopped, or
-    shows the result when done.
+    policy of its own to explore. The same command again goes on where it was stopped, or shows the result when done.
 
     Args:
         env: The world, see 'protoalign worlds': hunter-z1c1, ..., crafter (hours; its target is the original game).

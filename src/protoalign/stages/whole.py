@@ -1,4 +1,4 @@
-"""All stages, for one engine or for both; what both need beside the task policy is trained side by side."""
+"""All stages, for one engine or for both, one after the other."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -61,7 +61,8 @@ def learning(
 ) -> Iterator[Callable[[Engine], Agent]]:
     """The task policy, trained; then a function that gives the agent trained for an engine, of those asked for.
 
-    For both engines at once opa's part is trained in a thread beside everything else, if the machine has a second core.
+    For both engines bayes comes first. If the machine has a second core, opa's part is trained in a thread while bayes' figures
+    are measured.
     """
     if engine not in (*ENGINES, "both"):
         raise UserError(f"there is no engine '{engine}': use {', '.join(ENGINES)} or both")
@@ -75,9 +76,17 @@ def learning(
         yield train_for
         return
     with ThreadPoolExecutor(1) as pool:
+        opa: list[Future[Agent]] = []
+
+        def trained_for(name: Engine) -> Agent:
+            if name == "opa":
+                return opa[0].result()
+            agent = train_for(name)
+            opa.append(pool.submit(train_for, "opa"))
+            return agent
+
         try:
-            opa: Future[Agent] = pool.submit(train_for, "opa")
-            yield lambda name: opa.result() if name == "opa" else train_for(name)
+            yield trained_for
         except BaseException:
             store.stop()
             raise
