@@ -54,12 +54,11 @@ def second_edition(name: str) -> dict[str, float]:
     assert agent.explorer is not None
     imagined = ImaginedWorld(agent.model, source, agent.longest, explore.hide_all)
     played = jax.device_get(training.explore_jit(imagined, agent.explorer, stream(0, "play"), 64).episodes)
-    optimiser = training.make_optimiser(infer.updates, infer.learning_rate, infer.final_learning_rate)
-    fit, batch = training.make_fit(optimiser, infer), played.some(generator(0, "batch"), infer.batch)
-    moments, repeats = optimiser.init(agent.model), REPEATS[name]
+    fit, batch = training.make_fit(infer.hide_all, infer.twice), training.some(generator(0, "batch"), infer.batch, played)
+    moments, repeats = training.OPTIMISER.init(agent.model), REPEATS[name]
     return {
         "task": update_seconds(source, agent.task, task.ppo, task.updates, task.recorded, repeats),
-        "infer": seconds(lambda: fit(agent.model, moments, batch, jax.random.key(2)), repeats),
+        "infer": seconds(lambda: fit(agent.model, moments, batch, jax.random.key(2), 1e-3), repeats),
         "explore": update_seconds(imagined, agent.explorer, explore.ppo, explore.updates, 0, repeats),
     }
 

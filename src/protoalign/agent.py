@@ -11,6 +11,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
+from protoalign.alignment.calibration import Weighing
 from protoalign.alignment.exploration import Explorer, explorer_from
 from protoalign.alignment.inference import InferenceModel
 from protoalign.alignment.mapping import Mapping
@@ -51,7 +52,7 @@ class Agent:
     model: InferenceModel | None = None  # q_theta
     explorer: Explorer | None = None  # pi_exp
     judge: InferenceModel | None = None  # q_theta as `bayes` uses it: trained on games of its actor
-    weight: np.ndarray | None = None  # [2] float32, of the judge's evidence, 1 divided by a temperature; and doubt, in nats
+    weight: np.ndarray | None = None  # [2, 3] float32, `calibration.Weighing` in the source's world, and in another variant
     world_model: WorldModel | None = None  # for the engine bayes, if the world has few enough prototypes to compare all
     weights: np.ndarray | None = None  # [5] float32, of the world model's evidence (`model_judge.Weights`)
     alike: Alike = ()  # prototypes that its tiles do not tell apart
@@ -72,12 +73,18 @@ class Agent:
         """Steps of an episode of exploration, at most."""
         return min(self.settings.infer.longest or self.spec.max_steps, self.spec.max_steps)
 
-    @property
-    def world_judge(self) -> ModelJudge | None:
-        """The world model as a judge."""
-        if self.world_model is None or self.weights is None:
+    def weighing(self, elsewhere: bool = False) -> Weighing:
+        """How much evidence counts for the engine bayes, in the source's own world or `elsewhere`, in a variant of it."""
+        assert self.weight is not None
+        return Weighing(*map(float, self.weight[int(elsewhere)]))
+
+    def world_judge(self, share: float = 1.0) -> ModelJudge | None:
+        """The world model as a judge, if there is one, its evidence counting `share` times as much as it is worth alone."""
+        if self.world_model is None or self.weights is None or not share:
             return None
-        return ModelJudge(self.world_model, Weights(*map(jax.numpy.float32, self.weights)), self.hideable, self.alike)
+        tile, reward, start, slack, cap = map(float, self.weights)
+        counts = Weights(*map(jax.numpy.float32, (share * tile, share * reward, share * start, slack, share * cap)))
+        return ModelJudge(self.world_model, counts, self.hideable, self.alike)
 
     def align(
         self,
@@ -190,7 +197,7 @@ class Agent:
             alike = tuple(tuple(int(c) for c in row) for row in about["alike"])
             if any(sorted(row) != list(range(scene.prototypes)) for row in alike) or len(alike) > MOST_ALIKE:
                 raise ValueError
-            for x, shape in ((presence, (2, len(agent.hideable))), (weight, (2,)), (weights, (len(Weights._fields),))):
+            for x, shape in ((presence, (2, len(agent.hideable))), (weight, (2, 3)), (weights, (len(Weights._fields),))):
                 if x is not None and (x.shape != shape or not np.isfinite(x).all()):
                     raise ValueError
             if (weight is None) != ("judge" not in parts) or (weights is None) != ("world_model" not in parts):

@@ -3,12 +3,19 @@
 Anything the user has set in the environment stays as it is.
 """
 
+import mmap
 import os
 from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
 from platform import python_version
+from typing import Any
 
 from protoalign.errors import UserError
 from protoalign.files import cache_folder
+
+FUSIONS = "xla_cpu_use_fusion_emitters"  # programs of PPO run nearly twice as fast with it; all take twice as long to compile
+_options: dict[str, bool] = {}  # of programs that are compiled well, where `configure` has switched something off
 
 
 def configure(core: int | None = None, cache: bool = True) -> None:
@@ -20,8 +27,27 @@ def configure(core: int | None = None, cache: bool = True) -> None:
             raise UserError(f"--core {core}: this machine cannot run on that core alone") from None
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache_folder() / "jax"))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "1")
+    flags = os.environ.get("XLA_FLAGS", "")
+    if FUSIONS not in flags and known(FUSIONS):
+        os.environ["XLA_FLAGS"] = f"{flags} --{FUSIONS}=false".strip()
+        _options[FUSIONS] = True
     if not cache:
         os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
+
+
+def known(flag: str) -> bool:
+    """Whether this XLA has a flag: it ends the process at one that it does not know."""
+    spec = find_spec("jaxlib")
+    folders = spec.submodule_search_locations if spec else None
+    for path in Path(folders[0]).glob("libjax_common.*") if folders else ():
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as library:
+            return library.find(flag.encode()) >= 0
+    return False
+
+
+def compile_well(lowered: Any) -> Any:
+    """Compile a program, `jax.stages.Lowered`, that will run for long."""
+    return lowered.compile(_options or None)
 
 
 def versions() -> dict[str, str]:

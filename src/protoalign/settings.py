@@ -94,8 +94,8 @@ class InferConfig:
     network: Literal["patches", "broadcast"] = "patches"
     width: int = 32
     updates: int = 200
-    batch: int = 64
-    """Episodes per update."""
+    batch: int = 36
+    """Rows of episodes, laid end to end, per update."""
     learning_rate: float = 4e-3
     final_learning_rate: float = 1e-3
     radius: int = 3
@@ -121,8 +121,8 @@ class ExploreConfig:
     """After each of these parts q_theta is refreshed on episodes of pi_exp; the first part is short, each next one longer."""
     refresh: int = 120
     """Updates of q_theta per refreshment; 0 leaves it frozen, as in the paper."""
-    batch: int = 64
-    """Episodes per update, half of them from the history."""
+    batch: int = 36
+    """Rows of episodes per update, half of those from the history."""
     episodes: int = 4096
     """Episodes of pi_exp per refreshment."""
     refresh_rate: float = 2e-3
@@ -150,8 +150,8 @@ class JudgeConfig:
     """Updates between two lots of new games."""
     games: int = 512
     """Games in each lot."""
-    batch: int = 64
-    """Episodes per update."""
+    batch: int = 40
+    """Rows of games, laid end to end, per update."""
     learning_rate: float = 4e-3
     final_learning_rate: float = 2e-4
     hide_all: float = 0.8

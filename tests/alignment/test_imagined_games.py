@@ -11,6 +11,7 @@ from protoalign.alignment.actors import Exploring, MostLikely, Thompson
 from protoalign.alignment.exploration import explorer_from
 from protoalign.alignment.imagination import imagine
 from protoalign.alignment.judges import QTheta
+from protoalign.alignment.training import each_in_a_row
 from protoalign.rl.networks import RelativeNet
 from tests.alignment.helpers import ALL, model, scene, source
 
@@ -80,12 +81,12 @@ def test_nothing_but_codes_reaches_judge_and_actor():
     """The same games with slots numbered otherwise give the same beliefs about what they truly are."""
     net = model()
     first = imagined_games.play(source(), ALL, QTheta(net), MostLikely(task()), jax.random.key(2), 64, 1, 31)
-    episodes = jax.tree.map(lambda x: x[0], first.episodes)
+    rows = each_in_a_row(jax.tree.map(lambda x: x[0], first.episodes))
     for key in (3, 4):
         imagined = imagine(jax.random.key(key), 64, 5, 1.0)
-        loss, _ = judge_training.loss(net, episodes, imagined)
+        loss, _ = judge_training.loss(net, rows, imagined)
         plain = imagine(jax.random.key(5), 64, 5, 1.0)
-        np.testing.assert_allclose(loss, judge_training.loss(net, episodes, plain)[0], rtol=1e-4)
+        np.testing.assert_allclose(loss, judge_training.loss(net, rows, plain)[0], rtol=1e-4)
 
 
 def test_many_prototypes_are_played_and_judged_pair_by_pair(monkeypatch):

@@ -9,7 +9,7 @@ import pytest
 from protoalign.alignment.broadcast import BroadcastNet
 from protoalign.alignment.imagination import Imagined, hide, imagine
 from protoalign.alignment.inference import PatchNet, Step, align_views
-from protoalign.alignment.training import build_model, follow, make_fit, make_optimiser
+from protoalign.alignment.training import OPTIMISER, build_model, each_in_a_row, follow, lay, loss, make_fit, some
 from protoalign.rl.history import Episodes
 from protoalign.rl.networks import Scene
 from protoalign.settings import InferConfig
@@ -188,14 +188,53 @@ def test_it_learns_from_games(network, updates, bar):
     _, done = explored(number=256)
     config = InferConfig(network=network, width=16, hide_all=1.0, twice=0.0)
     net = build_model(0, explored()[0].model.scene, ALL, config)
-    optimiser = make_optimiser(updates, 4e-3, 2e-3)
-    state, fit = optimiser.init(net), make_fit(optimiser, config)
+    state, fit = OPTIMISER.init(net), make_fit(config.hide_all, config.twice)
     rng, losses = np.random.default_rng(0), []
     for i in range(updates):
-        net, state, metrics = fit(net, state, done.episodes.some(rng, 32), jax.random.key(i))
+        net, state, metrics = fit(net, state, some(rng, 24, done.episodes), jax.random.key(i), 4e-3 - 2e-3 * i / updates)
         losses.append(float(metrics["final_loss"]))
     assert np.mean(losses[:3]) > 1.3
     assert np.mean(losses[-10:]) < bar
+
+
+def test_games_laid_end_to_end_are_the_same_to_it_as_each_in_a_row():
+    """The same games, the same worlds: the same loss and gradient, however they are laid; and most of a row is used."""
+    _, done = explored(number=64)
+    net = build_model(0, explored()[0].model.scene, ALL, InferConfig(width=16))
+    number, kinds = 64, len(ALL)
+    laid, game = lay(done.episodes, np.arange(number), number)
+    used = laid.counts > 0
+    assert laid.first.sum() == number, "all fit"
+    assert used.sum() == done.episodes.length.sum()
+    rows = int(used.any(1).sum())
+    assert used[:rows].mean() > 0.8, "little is empty"
+    assert laid.counts.sum() == number * laid.counts.shape[1], "every game counts for a whole row"
+    plain = np.tile(np.arange(kinds, dtype=np.int32), (number, 1))
+    imagined = Imagined(plain, plain, None, plain, np.ones((number, kinds), bool))
+    value = eqx.filter_jit(jax.value_and_grad(loss, has_aux=True))
+    (one, told), grads = value(net, each_in_a_row(jax.tree.map(jnp.asarray, done.episodes)), imagined)
+    (other, told_so), grads_so = value(net, laid, imagined)
+    np.testing.assert_allclose(one, other, rtol=1e-5)
+    assert {k: float(v) for k, v in told.items()} == pytest.approx({k: float(v) for k, v in told_so.items()}, rel=1e-4)
+    for a, b in zip(jax.tree.leaves(grads), jax.tree.leaves(grads_so), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+def test_games_that_differ_in_what_is_hidden_are_laid_in_rows_of_their_own():
+    _, done = explored(number=64)
+    labels = np.arange(64) % 3
+    laid, game = lay(done.episodes, np.arange(64), 64, labels)
+    length = done.episodes.length
+    for row in np.flatnonzero(laid.first.any(1)):
+        starts = np.flatnonzero(laid.first[row])
+        tiles = laid.before.tiles[row, starts]
+        there = [np.flatnonzero((done.episodes.observation.tiles[:, 0] == x).all((1, 2))) for x in tiles]
+        assert len({int(labels[which[0]]) for which in there}) == 1
+        assert labels[game[row]] == labels[there[0][0]]
+    few, _ = lay(done.episodes, np.arange(64), 3)
+    assert few.counts.shape == (3, done.episodes.action.shape[1])
+    assert 3 <= few.first.sum() < 64, "as many as fit"
+    assert (few.counts > 0).sum() <= length.sum()
 
 
 # -- views ---------------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from protoalign.alignment import assignments, finding_out, imagined_games, judge_training
+from protoalign.alignment import assignments, calibration, finding_out, imagined_games, judge_training
 from protoalign.alignment.actors import Thompson
 from protoalign.alignment.imagined_games import Games
 from protoalign.alignment.judges import QTheta
@@ -21,7 +21,7 @@ def test_a_judge_learns_from_its_actors_games_and_is_calibrated():
     actor, fresh = Thompson(task(), 4.0), model()
     trained, _ = judge_training.train_judge(Memory(), config, source(), fresh, actor, 0, 31)
     games = imagined_games.play(source(), ALL, QTheta(trained), actor, jax.random.key(9), 256, 1, 31)
-    weight, _, doubt = judge_training.calibrate(games)
+    weight, _, doubt = calibration.calibrate(games)
     judged = imagined_games.play(source(), ALL, QTheta(trained, weight, doubt), actor, jax.random.key(10), 512, 1, 31)
     found = finding_out.figures(judged)
     before = finding_out.figures(imagined_games.play(source(), ALL, QTheta(fresh), actor, jax.random.key(10), 512, 1, 31))
@@ -35,11 +35,11 @@ def test_a_judge_learns_from_its_actors_games_and_is_calibrated():
 def test_the_weight_of_evidence_is_found():
     """Scores that say too little are strengthened, those that say too much are weakened."""
     games = imagined_games.play(source(), ALL, QTheta(model()), Thompson(task()), jax.random.key(2), 64, 1, 31)
-    loud = judge_training.calibrate(games._replace(told=50 * games.told))
-    assert loud[:2] == (pytest.approx(judge_training.WEIGHTS[0]), 0.0)
+    loud = calibration.calibrate(games._replace(told=50 * games.told))
+    assert loud[:2] == (pytest.approx(calibration.WEIGHTS[0]), 0.0)
     truth = np.eye(5)[assignments.table(5)[games.truth]][None, :, None]
-    shy = judge_training.calibrate(games._replace(told=np.broadcast_to(0.5 * truth, games.told.shape)))
-    assert shy == (pytest.approx(judge_training.WEIGHTS[-1]), 0.0, 0.0), "what is always right is believed, without doubt"
+    shy = calibration.calibrate(games._replace(told=np.broadcast_to(0.5 * truth, games.told.shape)))
+    assert shy == (pytest.approx(calibration.WEIGHTS[-1]), 0.0, 0.0), "what is always right is believed, without doubt"
 
 
 @pytest.mark.parametrize("kinds", [1, 3, 5])
@@ -51,13 +51,13 @@ def test_the_truth_counts_once_beside_the_leaders(kinds):
     episodes = Episodes(None, np.zeros((1, 4, 3)), np.zeros((1, 4, 3)), np.array([[3, 1, 2, 3]]), None)
     nothing = np.zeros((1, 4, 3))
     games = Games(episodes, nothing, nothing, None, truth, None, np.ones((4, kinds), bool), told)
-    said = judge_training._said(games)
+    said = calibration._said(games)
     assert said.first.tolist() == [0, 3, 4, 6]
-    assert said.own.shape == (9, min(len(assignments.table(kinds)), 1 + judge_training.LEADERS))
+    assert said.own.shape == (9, min(len(assignments.table(kinds)), 1 + calibration.LEADERS))
     for game, step in ((0, 0), (3, 8)):
         total = assignments.marks(kinds) @ told[0, game, 0 if game == 0 else 2].reshape(-1)
         assert said.own[step, 0] == pytest.approx(total[truth[game]], abs=1e-5)
-        best = np.sort(np.delete(total, truth[game]))[::-1][: judge_training.LEADERS]
+        best = np.sort(np.delete(total, truth[game]))[::-1][: calibration.LEADERS]
         np.testing.assert_allclose(np.sort(said.own[step, 1:])[::-1], best, atol=1e-5)
 
 
@@ -74,6 +74,6 @@ def test_what_is_noise_is_doubted():
     episodes = Episodes(None, np.zeros((1, worlds, length)), np.zeros((1, worlds, length)), np.full((1, worlds), length), None)
     nothing = np.zeros((1, worlds, length))
     games = Games(episodes, nothing, nothing, None, truth, None, np.ones((worlds, 5), bool), (told + leaning)[None])
-    found = judge_training.calibrate(games)
+    found = calibration.calibrate(games)
     assert found.doubt > 0
     assert found.own >= 1

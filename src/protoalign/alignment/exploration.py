@@ -40,7 +40,7 @@ class ImaginedWorld(eqx.Module):
     model: InferenceModel
     world: Learnable
     longest: int = eqx.field(static=True)
-    hide_all: float = eqx.field(static=True, default=1.0)
+    hide_all: Array | float = 1.0  # an array, so that one compiled program does for all
 
     @property
     def num_actions(self) -> int:

@@ -17,7 +17,9 @@ from jax import Array
 from scipy.special import log_softmax
 
 from protoalign.alignment import assignments, hypotheses
+from protoalign.alignment.calibration import Weighing
 from protoalign.alignment.mapping import Mapping, Moment
+from protoalign.alignment.model_judge import ModelJudge
 from protoalign.alignment.target_judge import TargetJudge, TargetModel
 from protoalign.errors import UserError
 from protoalign.perception.tile_types import TileTypes
@@ -46,10 +48,16 @@ class Learned(Protocol):
     model: Any
     explorer: Any
     judge: Any  # q_theta as `bayes` uses it
-    weight: Any  # [2], of its evidence, and doubt
-    world_judge: Any  # the world model as a judge, or None
     longest: int  # steps of an episode that q_theta was trained on, at most
     presence: np.ndarray  # [2, K], how often a prototype is in an episode's first picture, and in an episode at all
+
+    def weighing(self, elsewhere: bool = False) -> Weighing:
+        """How much evidence counts for `bayes`, in the source's own world or in another variant."""
+        ...
+
+    def world_judge(self, share: float = 1.0) -> ModelJudge | None:
+        """The world model as a judge for `bayes`, its evidence counting `share` times as much as alone."""
+        ...
 
 
 def split(observation: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -111,12 +119,14 @@ def align(
     check_target(target, agent.spec, agent.vocabulary, observation)
     if oracle and "categories" not in info:
         raise UserError("the target gives no info['categories']: group tiles by their looks, without the oracle")
-    types, judge, actor = TileTypes(agent.vocabulary, oracle=oracle), *parts_of(agent, engine, seed)
+    weighing = agent.weighing(elsewhere(target, agent.spec)) if engine == "bayes" else Weighing(1.0, 0.0, 0.0)
+    types, judge, actor = TileTypes(agent.vocabulary, oracle=oracle), *parts_of(agent, engine, seed, weighing.own)
     hideable, known = judge.model.hideable, judge.slots
-    model = TargetModel(agent.world_judge) if engine == "bayes" and agent.world_judge is not None else None
+    dynamics = agent.world_judge(weighing.other) if weighing.other else None
+    model = TargetModel(dynamics) if dynamics is not None else None
     judges: list[TargetJudge | TargetModel] = [judge, model] if model else [judge]
     whole = engine == "bayes" and len(hideable) <= assignments.MOST
-    doubt = float(agent.weight[1]) if whole else 0.0
+    doubt = weighing.doubt if whole else 0.0
 
     def see(observation: Any, info: dict[str, Any]) -> tuple[np.ndarray, tuple[np.ndarray, int, np.ndarray]]:
         check_target(target, agent.spec, agent.vocabulary, observation)
@@ -191,8 +201,20 @@ def align(
     return replace(now, trace=trace)
 
 
-def parts_of(agent: Learned, engine: Engine, seed: int) -> tuple[TargetJudge, Callable[[TargetJudge, Mapping, Array], int]]:
-    """The judge and the actor of an engine; an actor gives an action from the judge, the mapping so far and a key."""
+def elsewhere(target: gymnasium.Env, spec: Spec) -> bool:
+    """Whether a target is, or may be, another variant of the source's world than the one it was learned in."""
+    world = getattr(target.unwrapped, "world", None)
+    there = getattr(world, "spec", None)
+    return getattr(there, "name", None) != spec.name
+
+
+def parts_of(
+    agent: Learned, engine: Engine, seed: int, weight: float = 1.0
+) -> tuple[TargetJudge, Callable[[TargetJudge, Mapping, Array], int]]:
+    """The judge and the actor of an engine; an actor gives an action from the judge, the mapping so far and a key.
+
+    `weight` is that of q_theta's evidence.
+    """
     actions = len(agent.spec.actions)
     if engine == "opa":
         # pi_exp goes by what this episode has told, as in training; what all episodes tell is for the record.
@@ -201,7 +223,7 @@ def parts_of(agent: Learned, engine: Engine, seed: int) -> tuple[TargetJudge, Ca
         )
     thompson = Thompson(generator(seed, "thompson"))
     whole = len(agent.judge.hideable) <= assignments.MOST
-    return TargetJudge(agent.judge, whole, float(agent.weight[0])), lambda judge, mapping, key: _act(
+    return TargetJudge(agent.judge, whole, weight), lambda judge, mapping, key: _act(
         agent.task, judge.taken_for(thompson(mapping)), key, actions
     )
 

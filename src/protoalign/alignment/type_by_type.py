@@ -13,7 +13,7 @@ import numpy as np
 from protoalign.alignment import hypotheses
 from protoalign.alignment.finding_out import NAMES, reliability
 from protoalign.alignment.imagined_games import Games
-from protoalign.alignment.judge_training import MISTAKEN, SURE, WEIGHTS
+from protoalign.alignment.calibration import MISTAKEN, SURE, WEIGHTS
 from protoalign.alignment.verdict import base
 from protoalign.rl.networks import Scene
 

@@ -14,6 +14,7 @@ from protoalign.progress import Bar
 from protoalign.rl import ppo
 from protoalign.rl.rollout import Learnable, Record
 from protoalign.rng import stream
+from protoalign.runtime import compile_well
 from protoalign.settings import ExploreConfig, TaskConfig
 
 LOG_LINES = 400  # about, in a whole run
@@ -80,7 +81,7 @@ def train(
     last_update = done  # of the last checkpoint
     started = time.monotonic() - seconds
     with Bar(f"{stage} {title}".strip(), total * config.ppo.batch, done * config.ppo.batch) as bar:
-        update = jax.jit(program, donate_argnums=0).lower(state, key, arrays).compile()
+        update = compile_well(jax.jit(program, donate_argnums=0).lower(state, key, arrays))
         bar.begin()
         last_saved = time.monotonic()
         while done < total:

@@ -1,8 +1,9 @@
 """The stage `model`, for the engine bayes: a judge for its actor, a world model, how much to believe both."""
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,26 +12,38 @@ import numpy as np
 from protoalign.agent import Agent
 from protoalign.alignment import assignments, finding_out, imagined_games, training, type_by_type
 from protoalign.alignment.actors import Thompson
+from protoalign.alignment.calibration import Weighing, calibrate
 from protoalign.alignment.imagined_games import Games
-from protoalign.alignment.judge_training import calibrate, train_judge
+from protoalign.alignment.judge_training import train_judge
 from protoalign.alignment.judges import Both, Judge, QTheta
 from protoalign.alignment.mistaken_play import gather
 from protoalign.alignment.model_judge import ModelJudge, Weights
 from protoalign.alignment.model_judge import calibrate as calibrate_model
 from protoalign.alignment.model_training import train_model
 from protoalign.alignment.transfer import SHARPNESS
+from protoalign.alignment.world_model import WorldModel
 from protoalign.progress import warn
 from protoalign.rl.history import Episodes
+from protoalign.rl.rollout import Learnable
 from protoalign.rng import stream
 from protoalign.settings import plain
-from protoalign.stages.setup import Store, history_of, keep, presence, source_of
+from protoalign.stages.setup import Store, beside, history_of, keep, presence, source_of
 from protoalign.worlds.base import World
 
 WATCHED = 256  # games in disguise that the world model's own weights of evidence are fitted on
 PRACTICE = 2048  # ... and how much it counts beside q_theta: a mistake in a thousand shows; fewer in long games
+VARIED = 1024  # ... and the same in other variants of the world, where it has some
 LONG = 100  # steps
 GAMES = 4  # in each imagined world, where prototypes are too many to compare all assignments
 NETWORK = ("network", "width", "radius", "tiles", "longest")  # what the judge shares with opa's q_theta, out of InferConfig
+
+
+class Dynamics(NamedTuple):
+    """A world model that is trained, but not weighed yet."""
+
+    model: WorldModel
+    told: dict[str, Any]  # its figures
+    seconds: float  # of its training before it was resumed, if it was
 
 
 def finder(agent: Agent) -> Thompson:
@@ -38,89 +51,126 @@ def finder(agent: Agent) -> Thompson:
     return Thompson(agent.task, SHARPNESS)
 
 
-def judge_of(agent: Agent) -> Judge:
-    """The judge of the engine bayes: q_theta, and the world model if there is one."""
+def judge_of(agent: Agent, elsewhere: bool = False) -> Judge:
+    """The judge of the engine bayes, in the source's own world or in another variant: q_theta, and the world model if there
+    is one."""
     assert agent.judge is not None
-    assert agent.weight is not None
-    weight, doubt = map(jnp.float32, agent.weight)  # arrays: programs are compiled once for all weights
-    if agent.world_judge is None:
+    weighing = agent.weighing(elsewhere)
+    world_judge = agent.world_judge(weighing.other)
+    weight, doubt = jnp.float32(weighing.own), jnp.float32(weighing.doubt)  # arrays: programs are compiled once for all
+    if world_judge is None:
         return QTheta(agent.judge, weight, doubt)
-    return Both(QTheta(agent.judge, weight), agent.world_judge, doubt)
+    return Both(QTheta(agent.judge, weight), world_judge, doubt)
 
 
-def model(world: World, store: Store, agent: Agent, history: Episodes | None = None) -> Agent:
+def model(
+    world: World,
+    store: Store,
+    agent: Agent,
+    history: Episodes | None = None,
+    fitted: Callable[[], Dynamics | None] | None = None,
+) -> Agent:
     """Train what the engine bayes needs: a judge for its actor, a world model, how much to believe both; and measure it.
 
-    `history`, in prototypes, is the store's own if it is not given.
+    `history`, in prototypes, is the store's own if it is not given. `fitted` waits for `dynamics` in another thread; if it is
+    not given, the world model is trained here, beside the judge if the machine has a second core.
     """
-    config, learned = agent.settings.judge, agent.settings.model
-    network = {name: value for name, value in plain(agent.settings.infer).items() if name in NETWORK}
-    store.configure("judge", plain(config) | network)
-    store.configure("model", plain(learned))
-    if agent.judge is not None and "bayes" in store.result():
+    configure(store, agent)
+    if done(store, agent):
         return agent
-    source, seed, longest = source_of(world, agent.vocabulary), agent.seed, agent.longest
+    if fitted is None:
+        with beside(store, lambda: dynamics(world, store, agent)) as fitted:
+            return _model(world, store, agent, history, fitted)
+    return _model(world, store, agent, history, fitted)
+
+
+def configure(store: Store, agent: Agent) -> None:
+    """Write the stage's settings down, or refuse if it was begun with others."""
+    network = {name: value for name, value in plain(agent.settings.infer).items() if name in NETWORK}
+    store.configure("judge", plain(agent.settings.judge) | network)
+    store.configure("model", plain(agent.settings.model))
+
+
+def done(store: Store, agent: Agent) -> bool:
+    """Whether there is nothing left to do."""
+    return agent.judge is not None and "bayes" in store.result()
+
+
+def dynamics(world: World, store: Store, agent: Agent) -> Dynamics | None:
+    """The world model, trained on games of mistaken play; None where it is not wanted or prototypes are too many."""
+    config, seed = agent.settings.model, agent.seed
+    if not config.games or len(agent.hideable) > assignments.MOST or done(store, agent):
+        return None
+    source, key = source_of(world, agent.vocabulary), stream(seed, "model/games")
+    games = gather(source, agent.task, agent.scene.prototypes, agent.hideable, key, config.games, agent.longest)
+    started = time.monotonic()
+    learned, told, spent = train_model(store, config, agent.scene, agent.hideable, games, seed, world.spec.name, agent.names)
+    for warning in told["warnings"]:
+        warn(warning)
+    return Dynamics(learned, told, max(spent - (time.monotonic() - started), 0.0))
+
+
+def _model(world: World, store: Store, agent: Agent, history: Episodes | None, fitted: Callable[[], Dynamics | None]) -> Agent:
+    config, learned, seed = agent.settings.judge, agent.settings.model, agent.seed
+    source, longest = source_of(world, agent.vocabulary), agent.longest
+    started = time.monotonic()
     agent = replace(agent, presence=presence(history or history_of(store, agent), agent.hideable))
     fresh = training.build_model(seed, agent.scene, agent.hideable, agent.settings.infer)
-    judge, seconds = train_judge(store, config, source, fresh, finder(agent), seed, longest, world.spec.name)
-    started = time.monotonic()
+    judge, spent = train_judge(store, config, source, fresh, finder(agent), seed, longest, world.spec.name)
+    before = max(spent - (time.monotonic() - started), 0.0)  # if it was resumed
 
-    def practise(judge: Judge, name: str, number: int, games: int = 1) -> Games:
+    def practise(judge: Judge, name: str, number: int, games: int = 1, where: Learnable = source) -> Games:
         """Games in disguise, played by the actor with this judge."""
         key = stream(seed, f"judge/{name}")
-        return imagined_games.play(source, agent.hideable, judge, finder(agent), key, number, games, longest)
+        return imagined_games.play(where, agent.hideable, judge, finder(agent), key, number, games, longest)
 
+    many = len(agent.hideable) > assignments.MOST
     practice = PRACTICE if longest <= LONG else PRACTICE // 4
     games = -(-config.updates // config.period) * config.games + practice
     told: dict[str, Any] = {}
-    world_judge, practised = None, QTheta(judge)  # type: ModelJudge | None, Judge
-    if learned.games and len(agent.hideable) <= assignments.MOST:
+    parts: dict[str, Any] = {"judge": judge, "presence": agent.presence}
+    practised: Judge = QTheta(judge)
+    found = fitted()
+    if found is not None:
         watched = jax.tree.map(lambda x: x[0], practise(practised, "watched", WATCHED).episodes)
-        world_judge, told, before = dynamics(world, store, agent, watched)
-        seconds += before
+        world_judge, weighed = calibrate_model(ModelJudge(found.model, Weights(), agent.hideable), [watched])
+        told["world_model"] = found.told | {"weights": weighed}
         games += learned.games + WATCHED
-        practised = Both(
-            QTheta(judge, jnp.float32(0.5)), world_judge, jnp.float32(0)
-        )  # games are to be played as they will be: by both
-    many = len(agent.hideable) > assignments.MOST
-    if many:
-        played = practise(practised, "practice", practice // 2, GAMES)
-        games += (GAMES // 2 - 1) * practice
-        weight, share, doubt = type_by_type.calibrate(played), 0.0, 0.0
-    else:
-        weight, share, doubt = calibrate(practise(practised, "practice", practice))
-    parts: dict[str, Any] = {"judge": judge, "weight": np.array([weight, doubt], np.float32), "presence": agent.presence}
-    if world_judge is not None and share:
-        tile, reward, start, slack, cap = world_judge.weights
-        believed = np.array([share * tile, share * reward, share * start, slack, share * cap], np.float32)
+        before = max(before, found.seconds)
+        # Games are to be played as they will be: by both.
+        practised = Both(QTheta(judge, jnp.float32(0.5)), world_judge, jnp.float32(0))
+        believed = np.array(world_judge.weights, np.float32)
         parts |= {"world_model": world_judge.model, "weights": believed, "alike": world_judge.alike}
-    seconds = round(seconds + time.monotonic() - started, 3)
+    if many:
+        games += (GAMES // 2 - 1) * practice
+        own = Weighing(type_by_type.calibrate(practise(practised, "practice", practice // 2, GAMES)), 0.0, 0.0)
+    else:
+        own = calibrate(practise(practised, "practice", practice))
+    elsewhere = own
+    if not many and hasattr(world, "varied"):
+        games += VARIED
+        varied = source_of(world.varied(), agent.vocabulary)
+        elsewhere = calibrate(practise(practised, "varied", VARIED, where=varied))
+    parts["weight"] = np.array([own, elsewhere], np.float32)
+    seconds = round(before + time.monotonic() - started, 3)
     agent = keep(store, agent, **parts)
     unseen = source_of(world.fresh(), agent.vocabulary) if hasattr(world, "fresh") else source
     key = stream(seed, "judge/measure")
     shown = imagined_games.play(
         unseen, agent.hideable, judge_of(agent), finder(agent), key, config.measured, GAMES if many else 2, longest
     )
-    found = finding_out.figures(shown)
+    figures = finding_out.figures(shown)
     if many:
-        found |= type_by_type.figures(shown, agent.names, agent.hideable, agent.scene)
-    spent = {"weight": round(weight, 4), "weight_of_model": round(share, 4), "doubt": doubt, "training_games": games}
-    store.add_result({"bayes": found | told | spent, "seconds": {"model": seconds}})
+        figures |= type_by_type.figures(shown, agent.names, agent.hideable, agent.scene)
+    spent_on = {**_named(own), "elsewhere": _named(elsewhere), "training_games": games}
+    store.add_result({"bayes": figures | told | spent_on, "seconds": {"model": seconds}})
     return agent
 
 
-def dynamics(world: World, store: Store, agent: Agent, disguised: Episodes) -> tuple[ModelJudge, dict[str, Any], float]:
-    """The world model, trained on games of mistaken play, as a judge that is calibrated on games in disguise; its figures; and
-    the seconds that its training took before it was resumed, if it was."""
-    config, seed = agent.settings.model, agent.seed
-    source, hideable = source_of(world, agent.vocabulary), agent.hideable
-    games = gather(
-        source, agent.task, agent.scene.prototypes, hideable, stream(seed, "model/games"), config.games, agent.longest
-    )
-    started = time.monotonic()
-    learned, told, spent = train_model(store, config, agent.scene, hideable, games, seed, world.spec.name, agent.names)
-    before = max(spent - (time.monotonic() - started), 0.0)
-    for warning in told["warnings"]:
-        warn(warning)
-    judge, weighed = calibrate_model(ModelJudge(learned, Weights(), hideable), [disguised])
-    return judge, {"world_model": told | {"weights": weighed}}, before
+def _named(weighing: Weighing) -> dict[str, float]:
+    """Weights as result.json has them."""
+    return {
+        "weight": round(weighing.own, 4),
+        "weight_of_model": round(weighing.other, 4),
+        "doubt": weighing.doubt,
+    }

@@ -1,7 +1,11 @@
 """What all stages share: where they keep things, a world's settings, the source as policies see it, its history."""
 
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -19,6 +23,7 @@ from protoalign.worlds import registry
 from protoalign.worlds.base import World
 
 Store = Run | Memory
+T = TypeVar("T")
 
 
 def settings_of(
@@ -87,3 +92,27 @@ def keep(store: Store, agent: Agent, **parts: Any) -> Agent:
             there = Agent.load(store.path) if (store.path / "agent.json").exists() else agent
             replace(there, settings=agent.settings, **parts).save(store.path)
     return replace(agent, **parts)
+
+
+def cores() -> int:
+    """Processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def beside(store: Store, *work: Callable[[], Any]) -> Iterator[Any]:
+    """Do `work`, one after another, in a second thread, if the machine has a second core. Yielded are functions that wait for
+    each, or do it there and then; of a single one, the function.
+
+    JAX lets other threads run while its programs do. If the first thread fails, the second stops at the next row that it logs.
+    """
+    if cores() < 2:
+        yield work[0] if len(work) == 1 else work
+        return
+    with ThreadPoolExecutor(1) as pool:
+        waits = [pool.submit(one).result for one in work]
+        try:
+            yield waits[0] if len(waits) == 1 else waits
+        except BaseException:
+            store.stop()
+            raise

@@ -1,8 +1,6 @@
 """All stages, for one engine or for both, one after the other."""
 
-import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +10,9 @@ from protoalign.agent import Agent
 from protoalign.errors import UserError
 from protoalign.runs import Memory, Run
 from protoalign.settings import ENGINES, Engine
-from protoalign.stages.bayes import model
+from protoalign.stages.bayes import dynamics, model
 from protoalign.stages.opa import explore, infer
-from protoalign.stages.setup import Store, settings_of
+from protoalign.stages.setup import Store, beside, settings_of
 from protoalign.stages.source import task
 from protoalign.stages.target import transfer
 from protoalign.worlds import registry
@@ -61,40 +59,22 @@ def learning(
 ) -> Iterator[Callable[[Engine], Agent]]:
     """The task policy, trained; then a function that gives the agent trained for an engine, of those asked for.
 
-    For both engines bayes comes first. If the machine has a second core, opa's part is trained in a thread while bayes' figures
-    are measured.
+    For both engines bayes comes first. If the machine has a second core, the world model and then all of opa's part are trained
+    in a second thread.
     """
     if engine not in (*ENGINES, "both"):
         raise UserError(f"there is no engine '{engine}': use {', '.join(ENGINES)} or both")
     settings = settings_of(world, preset, steps, None, explore_steps, hide)
     agent = replace(task(world, store, seed, settings, preset), settings=settings)
-
-    def train_for(name: Engine) -> Agent:
-        return model(world, store, agent) if name == "bayes" else explore(world, store, infer(world, store, agent))
-
-    if engine != "both" or cores() < 2:
-        yield train_for
-        return
-    with ThreadPoolExecutor(1) as pool:
-        opa: list[Future[Agent]] = []
-
-        def trained_for(name: Engine) -> Agent:
-            if name == "opa":
-                return opa[0].result()
-            agent = train_for(name)
-            opa.append(pool.submit(train_for, "opa"))
-            return agent
-
-        try:
-            yield trained_for
-        except BaseException:
-            store.stop()
-            raise
+    if engine == "both":
+        with beside(store, lambda: dynamics(world, store, agent), lambda: _for_opa(world, store, agent)) as (fitted, opa):
+            yield lambda name: model(world, store, agent, fitted=fitted) if name == "bayes" else opa()
+    else:
+        yield lambda name: model(world, store, agent) if name == "bayes" else _for_opa(world, store, agent)
 
 
-def cores() -> int:
-    """Processor cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def _for_opa(world: World, store: Store, agent: Agent) -> Agent:
+    return explore(world, store, infer(world, store, agent))
 
 
 def run(

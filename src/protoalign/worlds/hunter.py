@@ -106,6 +106,12 @@ class Hunter(eqx.Module):
     def make(self, look: str = "source", **options: Any) -> WorldEnv:
         return WorldEnv(self, look, **options)
 
+    def varied(self) -> "Hunter":
+        """The same with more variants: what is learned in one is to carry over to the others."""
+        counts = (*self.variants, *((n, n) for n in range(1, 5)))
+        room = min(self.size**2 - self.max_walls - 1, MAX_ANIMALS)
+        return Hunter(tuple(dict.fromkeys(v for v in counts if sum(v) <= room)), self.size, self.tile)
+
     @property
     def variant_name(self) -> str:
         return "/".join(f"z{z}c{c}" for z, c in self.variants)

@@ -14,7 +14,6 @@ from protoalign.agent import Agent
 from protoalign.alignment import finding_out
 from protoalign.alignment.actors import Actor, Exploring, MostLikely
 from protoalign.alignment.judges import Both, Judge, QTheta
-from protoalign.alignment.model_judge import ModelJudge, Weights
 from protoalign.errors import UserError
 from protoalign.reproduction.experiments.imagined import mean_and_error
 from protoalign.rl.evaluate import evaluate
@@ -33,23 +32,20 @@ PAIRS = [(judge, actor) for judge in ("q_theta", "world model", "both") for acto
 NAMES = {("q_theta", "pi_exp"): "opa", ("both", "Thompson"): "bayes"}
 
 
-def pair(agent: Agent, judge: str, actor: str, share: float = 1.0) -> tuple[Judge, Actor] | None:
+def pair(agent: Agent, judge: str, actor: str) -> tuple[Judge, Actor] | None:
     """A judge and an actor of an agent; None if it has not been trained for that.
 
-    `share` is what the world model's weights were multiplied with to be added to q_theta's evidence; by itself it has its own,
-    and q_theta counts as it was trained.
+    The world model by itself has its own weights, and q_theta counts as it was trained; together they count for less.
     """
     if agent.judge is None or agent.weight is None or (actor == "pi_exp" and agent.explorer is None):
         return None
-    together = agent.world_judge
+    weight, share, doubt = agent.weighing()
+    together = agent.world_judge(share)
     explored = QTheta(agent.model) if agent.model is not None and actor == "pi_exp" else None
-    weight, doubt = map(float, agent.weight)
     own = explored or QTheta(agent.judge, 1.0 if together is not None else weight, doubt)
     judges: dict[str, Any] = {"q_theta": own, "world model": None, "both": None}
     if together is not None:
-        tile, reward, start, slack, cap = together.weights
-        alone = Weights(tile / share, reward / share, start / share, slack, cap / share)
-        judges["world model"] = ModelJudge(together.model, alone, together.hideable, together.alike)
+        judges["world model"] = agent.world_judge()
         judges["both"] = Both(explored or QTheta(agent.judge, weight), together, doubt)
     actors: dict[str, Any] = {"pi_exp": agent.explorer and Exploring(agent.explorer), "Thompson": finder(agent)}
     actors["most likely"] = MostLikely(agent.task)
@@ -70,6 +66,7 @@ def measure(folder: Path, seed: int, others: tuple[str, ...] = ()) -> dict[str, 
     for name in others:
         other = source_of(registry.make(name), agent.vocabulary)
         key = stream(seed, f"engines/{name}")
+        judge = judge_of(agent, elsewhere=name != agent.spec.name)
         figures = finding_out.measure(other, agent.hideable, judge, finder(agent), key, OTHER, agent.longest)
         found["others"][name] = {"source_return": _source_return(agent, name, seed), **figures}
     return found
@@ -83,7 +80,7 @@ def measure_pairs(folder: Path, seed: int) -> dict[str, Any]:
     found: dict[str, Any] = {"source_return": _source_return(agent, agent.spec.name, seed), "pairs": {}}
     found["seconds"], found["explore_steps"] = result["seconds"], result.get("explore_steps")
     for judge, actor in PAIRS:
-        chosen = pair(agent, judge, actor, result["bayes"].get("weight_of_model") or 1.0)
+        chosen = pair(agent, judge, actor)
         if chosen is None:
             continue
         worlds = WORLDS if judge == "q_theta" else MODELLED
