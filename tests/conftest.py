@@ -1,14 +1,12 @@
 """What tests share: compiled programs, and one agent that has learned a small Hunter, trained once for all workers."""
 
 import fcntl
-import mmap
 import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,19 +21,11 @@ os.environ.setdefault("XDG_RUNTIME_DIR", "/tmp")
 import hypothesis
 import pytest
 
+from protoalign.runtime import known
 from protoalign.settings import PRESETS, ExploreConfig, InferConfig, JudgeConfig, ModelConfig, PPOConfig, Settings, TaskConfig
 
 hypothesis.settings.register_profile("default", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("default")
-
-
-def known(flag: str) -> bool:
-    """Whether this XLA has a flag: it ends the process at one that it does not know."""
-    spec = find_spec("jaxlib")
-    for path in Path(spec.submodule_search_locations[0]).glob("libjax_common.*"):
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as library:
-            return library.find(flag.encode()) >= 0
-    return False
 
 
 # Before the first program is compiled: fusions by MLIR are slow to compile, and two workers have two cores.

@@ -70,13 +70,27 @@ def beside_bars() -> AbstractContextManager[None]:
     return _display.paused()
 
 
+_quiet = threading.local()
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    """This thread shows no bars meanwhile."""
+    _quiet.on = True
+    try:
+        yield
+    finally:
+        _quiet.on = False
+
+
 class Bar:
     """`with Bar("task", total) as bar: bar.advance(n, note)`; `done` is where a resumed job starts."""
 
     def __init__(self, name: str, total: int, done: int = 0):
         self.name, self.total, self.done, self.first = name, total, done, done
         self.console = Console(stderr=True)
-        self.live = self.console.is_terminal
+        self.quiet = getattr(_quiet, "on", False)
+        self.live = self.console.is_terminal and not self.quiet
         self.started = self.printed = time.monotonic()
 
     def __enter__(self) -> "Bar":
@@ -103,7 +117,7 @@ class Bar:
         now = time.monotonic()
         if self.live:
             self.progress.update(self.job, completed=self.done, note=note)
-        elif now - self.printed > PLAIN_SECONDS or self.done >= self.total:
+        elif not self.quiet and (now - self.printed > PLAIN_SECONDS or self.done >= self.total):
             left = (now - self.started) / (self.done - self.first) * max(0, self.total - self.done)
             line = f"{self.name} {100 * self.done / self.total:3.0f} %  {note}  {left:.0f} s left"
             self.console.print(line, highlight=False, markup=False, soft_wrap=True)

@@ -202,7 +202,7 @@ def test_games_laid_end_to_end_are_the_same_to_it_as_each_in_a_row():
     _, done = explored(number=64)
     net = build_model(0, explored()[0].model.scene, ALL, InferConfig(width=16))
     number, kinds = 64, len(ALL)
-    laid, game = lay(done.episodes, np.arange(number), number)
+    laid, _ = lay(done.episodes, np.arange(number), number)
     used = laid.counts > 0
     assert laid.first.sum() == number, "all fit"
     assert used.sum() == done.episodes.length.sum()

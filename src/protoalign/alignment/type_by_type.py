@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from protoalign.alignment import hypotheses
+from protoalign.alignment.calibration import MISTAKEN, SURE, WEIGHTS
 from protoalign.alignment.finding_out import NAMES, reliability
 from protoalign.alignment.imagined_games import Games
-from protoalign.alignment.calibration import MISTAKEN, SURE, WEIGHTS
 from protoalign.alignment.verdict import base
 from protoalign.rl.networks import Scene
 

@@ -2,11 +2,11 @@
 
 store = Run(folder) or Memory()
 agent = task(world, store, seed, settings)
-agent = model(world, store, agent)  # for the engine bayes
+agent = variants(world, store, model(world, store, agent))  # for the engine bayes
 agent = explore(world, store, infer(world, store, agent))  # for the engine opa
 """
 
-from protoalign.stages.bayes import finder, judge_of, model
+from protoalign.stages.bayes import finder, judge_of, model, variants
 from protoalign.stages.opa import explore, infer
 from protoalign.stages.setup import Store, check_world, past, settings_of, source_of
 from protoalign.stages.source import task
@@ -30,4 +30,5 @@ __all__ = [
     "task",
     "train",
     "transfer",
+    "variants",
 ]

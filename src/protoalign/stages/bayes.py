@@ -14,6 +14,7 @@ from protoalign.alignment import assignments, finding_out, imagined_games, train
 from protoalign.alignment.actors import Thompson
 from protoalign.alignment.calibration import Weighing, calibrate
 from protoalign.alignment.imagined_games import Games
+from protoalign.alignment.inference import InferenceModel
 from protoalign.alignment.judge_training import train_judge
 from protoalign.alignment.judges import Both, Judge, QTheta
 from protoalign.alignment.mistaken_play import gather
@@ -24,15 +25,14 @@ from protoalign.alignment.transfer import SHARPNESS
 from protoalign.alignment.world_model import WorldModel
 from protoalign.progress import warn
 from protoalign.rl.history import Episodes
-from protoalign.rl.rollout import Learnable
 from protoalign.rng import stream
 from protoalign.settings import plain
 from protoalign.stages.setup import Store, beside, history_of, keep, presence, source_of
 from protoalign.worlds.base import World
 
-WATCHED = 256  # games in disguise that the world model's own weights of evidence are fitted on
+WATCHED = 128  # games in disguise that the world model's own weights of evidence are fitted on
 PRACTICE = 2048  # ... and how much it counts beside q_theta: a mistake in a thousand shows; fewer in long games
-VARIED = 1024  # ... and the same in other variants of the world, where it has some
+VARIED = 1024  # ... and the same in other variants of the world
 LONG = 100  # steps
 GAMES = 4  # in each imagined world, where prototypes are too many to compare all assignments
 NETWORK = ("network", "width", "radius", "tiles", "longest")  # what the judge shares with opa's q_theta, out of InferConfig
@@ -79,8 +79,8 @@ def model(
     if done(store, agent):
         return agent
     if fitted is None:
-        with beside(store, lambda: dynamics(world, store, agent)) as fitted:
-            return _model(world, store, agent, history, fitted)
+        with beside(store) as later:
+            return _model(world, store, agent, history, later(lambda: dynamics(world, store, agent)))
     return _model(world, store, agent, history, fitted)
 
 
@@ -119,17 +119,17 @@ def _model(world: World, store: Store, agent: Agent, history: Episodes | None, f
     judge, spent = train_judge(store, config, source, fresh, finder(agent), seed, longest, world.spec.name)
     before = max(spent - (time.monotonic() - started), 0.0)  # if it was resumed
 
-    def practise(judge: Judge, name: str, number: int, games: int = 1, where: Learnable = source) -> Games:
+    def practise(judge: Judge, name: str, number: int, games: int = 1) -> Games:
         """Games in disguise, played by the actor with this judge."""
         key = stream(seed, f"judge/{name}")
-        return imagined_games.play(where, agent.hideable, judge, finder(agent), key, number, games, longest)
+        return imagined_games.play(source, agent.hideable, judge, finder(agent), key, number, games, longest)
 
     many = len(agent.hideable) > assignments.MOST
     practice = PRACTICE if longest <= LONG else PRACTICE // 4
     games = -(-config.updates // config.period) * config.games + practice
     told: dict[str, Any] = {}
     parts: dict[str, Any] = {"judge": judge, "presence": agent.presence}
-    practised: Judge = QTheta(judge)
+    practised = practising(judge, None)
     found = fitted()
     if found is not None:
         watched = jax.tree.map(lambda x: x[0], practise(practised, "watched", WATCHED).episodes)
@@ -137,8 +137,7 @@ def _model(world: World, store: Store, agent: Agent, history: Episodes | None, f
         told["world_model"] = found.told | {"weights": weighed}
         games += learned.games + WATCHED
         before = max(before, found.seconds)
-        # Games are to be played as they will be: by both.
-        practised = Both(QTheta(judge, jnp.float32(0.5)), world_judge, jnp.float32(0))
+        practised = practising(judge, world_judge)
         believed = np.array(world_judge.weights, np.float32)
         parts |= {"world_model": world_judge.model, "weights": believed, "alike": world_judge.alike}
     if many:
@@ -146,12 +145,7 @@ def _model(world: World, store: Store, agent: Agent, history: Episodes | None, f
         own = Weighing(type_by_type.calibrate(practise(practised, "practice", practice // 2, GAMES)), 0.0, 0.0)
     else:
         own = calibrate(practise(practised, "practice", practice))
-    elsewhere = own
-    if not many and hasattr(world, "varied"):
-        games += VARIED
-        varied = source_of(world.varied(), agent.vocabulary)
-        elsewhere = calibrate(practise(practised, "varied", VARIED, where=varied))
-    parts["weight"] = np.array([own, elsewhere], np.float32)
+    parts["weight"] = np.array([own, own], np.float32)
     seconds = round(before + time.monotonic() - started, 3)
     agent = keep(store, agent, **parts)
     unseen = source_of(world.fresh(), agent.vocabulary) if hasattr(world, "fresh") else source
@@ -162,12 +156,33 @@ def _model(world: World, store: Store, agent: Agent, history: Episodes | None, f
     figures = finding_out.figures(shown)
     if many:
         figures |= type_by_type.figures(shown, agent.names, agent.hideable, agent.scene)
-    spent_on = {**_named(own), "elsewhere": _named(elsewhere), "training_games": games}
-    store.add_result({"bayes": figures | told | spent_on, "seconds": {"model": seconds}})
+    store.add_result({"bayes": figures | told | named(own) | {"training_games": games}, "seconds": {"model": seconds}})
     return agent
 
 
-def _named(weighing: Weighing) -> dict[str, float]:
+def variants(world: World, store: Store, agent: Agent) -> Agent:
+    """The agent with weights of evidence for other variants of its world, where it has some and all assignments are compared:
+    fitted on games in disguise there, played as those in the source were."""
+    if not hasattr(world, "varied") or len(agent.hideable) > assignments.MOST or "elsewhere" in store.result()["bayes"]:
+        return agent
+    started = time.monotonic()
+    varied = source_of(world.varied(), agent.vocabulary)
+    key = stream(agent.seed, "judge/varied")
+    assert agent.judge is not None
+    judge = practising(agent.judge, agent.world_judge())
+    found = calibrate(imagined_games.play(varied, agent.hideable, judge, finder(agent), key, VARIED, 1, agent.longest))
+    agent = keep(store, agent, weight=np.array([agent.weighing(), found], np.float32))
+    spent = {"seconds": {"variants": round(time.monotonic() - started, 3)}}
+    store.add_result({"bayes": {"elsewhere": named(found)}} | spent)
+    return agent
+
+
+def practising(judge: InferenceModel, world_judge: ModelJudge | None) -> Judge:
+    """Who watches the games that weights are fitted on: they are to be played as they will be, by both."""
+    return QTheta(judge) if world_judge is None else Both(QTheta(judge, jnp.float32(0.5)), world_judge, jnp.float32(0))
+
+
+def named(weighing: Weighing) -> dict[str, float]:
     """Weights as result.json has them."""
     return {
         "weight": round(weighing.own, 4),

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from typing import Any, TypeVar
 
 import equinox as eqx
@@ -100,19 +101,19 @@ def cores() -> int:
 
 
 @contextmanager
-def beside(store: Store, *work: Callable[[], Any]) -> Iterator[Any]:
-    """Do `work`, one after another, in a second thread, if the machine has a second core. Yielded are functions that wait for
-    each, or do it there and then; of a single one, the function.
+def beside(store: Store) -> Iterator[Callable[[Callable[[], T]], Callable[[], T]]]:
+    """A second thread, if the machine has a second core: `later(work)` begins work there, after all that it was given before,
+    and returns a function that waits for it. With one core that function does the work.
 
     JAX lets other threads run while its programs do. If the first thread fails, the second stops at the next row that it logs.
     """
     if cores() < 2:
-        yield work[0] if len(work) == 1 else work
+        yield cache
         return
     with ThreadPoolExecutor(1) as pool:
-        waits = [pool.submit(one).result for one in work]
         try:
-            yield waits[0] if len(waits) == 1 else waits
+            yield lambda work: pool.submit(work).result
         except BaseException:
             store.stop()
+            pool.shutdown(cancel_futures=True)
             raise

@@ -10,8 +10,9 @@ from protoalign.agent import Agent
 from protoalign.errors import UserError
 from protoalign.runs import Memory, Run
 from protoalign.settings import ENGINES, Engine
-from protoalign.stages.bayes import dynamics, model
+from protoalign.stages.bayes import dynamics, model, variants
 from protoalign.stages.opa import explore, infer
+from protoalign.stages.rehearsal import rehearse
 from protoalign.stages.setup import Store, beside, settings_of
 from protoalign.stages.source import task
 from protoalign.stages.target import transfer
@@ -43,6 +44,8 @@ def train(
     world = registry.make(world) if isinstance(world, str) else world
     with store.lock(), learning(world, store, seed, preset, steps, explore_steps, hide, engine) as trained_for:
         agents = [trained_for(name) for name in (ENGINES if engine == "both" else (engine,))]
+        if engine != "opa":
+            agents[0] = variants(world, store, agents[0])
     return replace(agents[0], model=agents[-1].model, explorer=agents[-1].explorer)
 
 
@@ -59,18 +62,22 @@ def learning(
 ) -> Iterator[Callable[[Engine], Agent]]:
     """The task policy, trained; then a function that gives the agent trained for an engine, of those asked for.
 
-    For both engines bayes comes first. If the machine has a second core, the world model and then all of opa's part are trained
-    in a second thread.
+    For both engines bayes comes first. If the machine has a second core, a second thread compiles programs while the task
+    policy is trained, then trains the world model, and then all that opa needs.
     """
     if engine not in (*ENGINES, "both"):
         raise UserError(f"there is no engine '{engine}': use {', '.join(ENGINES)} or both")
     settings = settings_of(world, preset, steps, None, explore_steps, hide)
-    agent = replace(task(world, store, seed, settings, preset), settings=settings)
-    if engine == "both":
-        with beside(store, lambda: dynamics(world, store, agent), lambda: _for_opa(world, store, agent)) as (fitted, opa):
-            yield lambda name: model(world, store, agent, fitted=fitted) if name == "bayes" else opa()
-    else:
-        yield lambda name: model(world, store, agent) if name == "bayes" else _for_opa(world, store, agent)
+    with beside(store) as later:
+        if engine != "opa" and "source_return" not in store.result():
+            later(lambda: rehearse(world, settings, seed))
+        agent = replace(task(world, store, seed, settings, preset), settings=settings)
+        if engine == "opa":
+            yield lambda name: _for_opa(world, store, agent)
+            return
+        fitted = later(lambda: dynamics(world, store, agent))
+        opa = later(lambda: _for_opa(world, store, agent)) if engine == "both" else None
+        yield lambda name: opa() if name == "opa" and opa else model(world, store, agent, fitted=fitted)
 
 
 def _for_opa(world: World, store: Store, agent: Agent) -> Agent:
@@ -117,4 +124,6 @@ def run(
                     store.add_result(kept | top | {"seconds": seconds, "engines": {name: found}})
             if show is not None:
                 show(name, store.result())
+            if name == "bayes":  # for other targets
+                variants(world, store, agent)
     return store.result()
