@@ -84,6 +84,8 @@ def small() -> Iterator[None]:
         patch.setattr(train, "WATCHED", 3)
         patch.setattr(stages.bayes, "PRACTICE", 128)
         patch.setattr(stages.bayes, "WATCHED", 64)
+        patch.setattr(stages.bayes, "VARIED", 64)
+        patch.setattr(stages.whole, "rehearse", lambda *args: None)  # tests keep compiled programs
         yield
 
 

@@ -1,20 +1,26 @@
 """All stages for both engines at once: what is trained in a second thread, and what happens if one of the two fails."""
 
+import contextlib
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
 from protoalign import UserError
 from protoalign.runs import Memory, Stopped, merged
-from protoalign.stages import whole
+from protoalign.stages import setup, whole
 from protoalign.worlds import registry
 
 
 @pytest.fixture
 def trained_task(monkeypatch, agent):
     monkeypatch.setattr(whole, "task", lambda *args: agent)
-    monkeypatch.setattr(whole, "cores", lambda: 2)
+    monkeypatch.setattr(setup, "cores", lambda: 2)
+    monkeypatch.setattr(whole, "rehearse", lambda *args: None)
+    monkeypatch.setattr(whole, "dynamics", lambda *args: None)
+    monkeypatch.setattr(whole, "model", lambda world, store, agent, fitted: agent)
+    monkeypatch.setattr(whole, "variants", lambda world, store, agent: agent)
     monkeypatch.setattr(whole, "explore", lambda world, store, agent: agent)
 
 
@@ -35,7 +41,6 @@ def test_if_measuring_one_engine_fails_the_other_is_stopped(monkeypatch, trained
 
     started = threading.Event()
     monkeypatch.setattr(whole, "infer", train_for_long)
-    monkeypatch.setattr(whole, "model", lambda world, store, agent: agent)
     world, store = registry.make("hunter-z1c1"), Memory()
 
     def measure_and_fail():
@@ -54,7 +59,6 @@ def test_an_error_in_the_second_thread_is_told(monkeypatch, trained_task):
         raise UserError("no episode has ended")
 
     monkeypatch.setattr(whole, "infer", fail)
-    monkeypatch.setattr(whole, "model", lambda world, store, agent: agent)
     with pytest.raises(UserError, match="no episode has ended"):
         whole.train("hunter-z1c1", engine="both")
 
@@ -64,18 +68,26 @@ def test_both_engines_are_trained_on_one_core_or_two(monkeypatch, trained_task, 
     threads = {}
 
     def note(name):
-        def train(world, store, agent):
-            threads[name] = threading.current_thread()
+        def train(world, store, agent, fitted=None):
+            if fitted is not None:
+                fitted()
+                fitted()
+            threads.setdefault(name, []).append(threading.current_thread())
             return agent
 
         return train
 
-    monkeypatch.setattr(whole, "cores", lambda: cores)
+    monkeypatch.setattr(setup, "cores", lambda: cores)
+    monkeypatch.setattr(whole, "dynamics", note("dynamics"))
     monkeypatch.setattr(whole, "infer", note("infer"))
     monkeypatch.setattr(whole, "model", note("model"))
     assert whole.train("hunter-z1c1", engine="both").engines == ("bayes", "opa")
-    assert threads["model"] is threading.main_thread()
-    assert (threads["infer"] is threading.main_thread()) == (cores == 1)
+    main = threading.main_thread()
+    assert threads["model"] == [main]
+    assert {name: [x is main for x in threads[name]] for name in ("dynamics", "infer")} == {
+        "dynamics": [cores == 1],
+        "infer": [cores == 1],
+    }, "each once, in the second thread if there are two cores"
     with pytest.raises(UserError, match="no engine 'neither'"):
         whole.train("hunter-z1c1", engine="neither")
 
@@ -86,3 +98,30 @@ def test_figures_are_added_to_tables_of_figures():
         "a": 3,
         "b": {},
     }
+
+
+def test_a_rehearsal_compiles_what_the_stages_run(monkeypatch):
+    """What was rehearsed is not compiled again by the stage itself; nothing goes wrong in it unnoticed here."""
+    import jax
+    from jax._src import monitoring
+
+    from protoalign.stages import bayes, rehearsal, task
+    from tests.conftest import SMALL, WORLD
+
+    compiled = []
+    monitoring.register_event_duration_secs_listener(
+        lambda event, seconds, **more: compiled.append(more.get("fun_name")) if "backend_compile" in event else None
+    )
+    monkeypatch.setattr(rehearsal, "suppress", lambda kind: contextlib.nullcontext())
+    world, store = registry.make(WORLD), Memory()
+    jax.clear_caches()
+    rehearsal.rehearse(world, SMALL, 3)
+    rehearsed = [name for name in compiled if name and ("_game" in name or "fit" in name or "_gather" in name)]
+    assert len(rehearsed) >= 3
+    monkeypatch.setattr(bayes, "dynamics", lambda *args: None)
+    small = replace(SMALL, task=replace(SMALL.task, steps=4096), judge=replace(SMALL.judge, updates=2, measured=256))
+    agent = task(world, store, 3, small, "fast")
+    compiled.clear()
+    monkeypatch.setattr(bayes, "PRACTICE", 256)
+    bayes.model(world, store, agent)
+    assert not [name for name in compiled if name and ("_game" in name or "fit" in name)], "all was compiled before"

@@ -31,7 +31,7 @@ from protoalign.runs import Run
 from protoalign.settings import ENGINES, Engine, Settings, parse, plain
 from protoalign.worlds.base import Observation, Spec
 
-FORMAT = "protoalign agent 2"
+FORMAT = "protoalign agent 3"
 PARTS = ("task", "model", "explorer", "judge", "world_model")  # networks
 NETWORKS: dict[str, Callable[..., Any]] = {"relative": RelativeNet, "relation": RelationNet}
 

@@ -50,7 +50,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     # An agent as it is before training, and figures as if it had been trained: `run` finds nothing left to do but the transfer.
     vocabulary = Vocabulary.fit(world.pictures("source")).learn(np.ones(5, bool), generator(SEED, "novelty"))
     agent = untrained(world.spec, SMALL, SEED, survey(stages.source_of(world, vocabulary), SEED), vocabulary)
-    replace(agent, world_model=None, presence=np.full((2, 5), 0.9), weight=np.array([1, 0], np.float32)).save(path)
+    replace(agent, world_model=None, presence=np.full((2, 5), 0.9), weight=np.array([[1, 0, 0]] * 2, np.float32)).save(path)
     run = Run(path)
     measured = {"source_return": 1.234, "source_return_se": 0.0123, "source_length": 21.5, "source_episodes": 64}
     run.add_result(

@@ -20,6 +20,11 @@ from protoalign.worlds.base import Observation
 LEAST = -25.0  # nats: no single episode may rule an assignment out for good
 
 
+def number(x: Any) -> Array:
+    """A number as an array []: programs are compiled once for all numbers."""
+    return jnp.asarray(x, jnp.float32)
+
+
 class Judge(Protocol):
     """B episodes are watched at once; a state is any pytree of arrays with leading axis B."""
 
@@ -62,8 +67,8 @@ class QTheta(eqx.Module):
     """q_theta as a judge: every assignment is worth the sum of the scores of its pairs, times the weight of its evidence."""
 
     model: InferenceModel
-    weight: Array | float = 1.0
-    doubt: Array | float = 0.0  # nats: assignments within so many of the best are as good
+    weight: Any = eqx.field(converter=number, default=1.0)
+    doubt: Any = eqx.field(converter=number, default=0.0)  # nats: assignments within so many of the best are as good
 
     @property
     def prototypes(self) -> int:
@@ -95,7 +100,7 @@ class Both(eqx.Module):
 
     first: Judge
     second: Judge
-    doubt: Array | float = 0.0  # as in `QTheta`
+    doubt: Any = eqx.field(converter=number, default=0.0)  # as in `QTheta`
 
     @property
     def prototypes(self) -> int:

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from protoalign.agent import Agent
@@ -57,10 +56,9 @@ def judge_of(agent: Agent, elsewhere: bool = False) -> Judge:
     assert agent.judge is not None
     weighing = agent.weighing(elsewhere)
     world_judge = agent.world_judge(weighing.other)
-    weight, doubt = jnp.float32(weighing.own), jnp.float32(weighing.doubt)  # arrays: programs are compiled once for all
     if world_judge is None:
-        return QTheta(agent.judge, weight, doubt)
-    return Both(QTheta(agent.judge, weight), world_judge, doubt)
+        return QTheta(agent.judge, weighing.own, weighing.doubt)
+    return Both(QTheta(agent.judge, weighing.own), world_judge, weighing.doubt)
 
 
 def model(
@@ -179,7 +177,7 @@ def variants(world: World, store: Store, agent: Agent) -> Agent:
 
 def practising(judge: InferenceModel, world_judge: ModelJudge | None) -> Judge:
     """Who watches the games that weights are fitted on: they are to be played as they will be, by both."""
-    return QTheta(judge) if world_judge is None else Both(QTheta(judge, jnp.float32(0.5)), world_judge, jnp.float32(0))
+    return QTheta(judge) if world_judge is None else Both(QTheta(judge, 0.5), world_judge)
 
 
 def named(weighing: Weighing) -> dict[str, float]:
