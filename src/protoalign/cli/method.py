@@ -122,7 +122,7 @@ def model(run: Folder, updates: int | None = None, json: bool = False) -> None:
         updates: Gradient steps of the judge q_theta; the preset's number if not given. The world model's stay the preset's.
         json: Print the result as one line of JSON.
     """
-    result = _stage(run, "model", judge_updates=updates)
+    result = _stage(run, "model", "variants", judge_updates=updates)
     if json:
         return print_json(result)
     found = result["bayes"]
@@ -159,8 +159,8 @@ def explore(run: Folder, steps: int | None = None, json: bool = False) -> None:
     say(f"everything right after one, two, four episodes: {one:.3f}, {two:.3f}, {four:.3f}. Next: protoalign transfer {run}")
 
 
-def _stage(run: Path, name: str, **budget: int | None) -> dict[str, Any]:
-    """Train one stage of the agent in a run folder; the folder's result."""
+def _stage(run: Path, *names: str, **budget: int | None) -> dict[str, Any]:
+    """Train stages of the agent in a run folder, one after the other; the folder's result."""
     runtime.configure()
     from protoalign import stages
     from protoalign.agent import Agent
@@ -172,7 +172,9 @@ def _stage(run: Path, name: str, **budget: int | None) -> dict[str, Any]:
     with store.lock():
         agent = Agent.load(run)
         agent = replace(agent, settings=shorten(agent.settings, **budget))
-        getattr(stages, name)(registry.make(agent.spec.name), store, agent)
+        world = registry.make(agent.spec.name)
+        for name in names:
+            agent = getattr(stages, name)(world, store, agent)
     return store.result()
 
 
