@@ -30,9 +30,8 @@ def main(
     from protoalign.worlds import registry
 
     rows = []
-    print(
-        "| world | seed | seconds besides pi_task | right after 1 | after 2 | steps to 0.99 | right then |\n|---|---|---|---|---|---|---|"
-    )
+    print("| world | seed | seconds besides pi_task | right after 1 | after 2 | steps to 0.99 | right then |")
+    print("|---|---|---|---|---|---|---|")
     for name in worlds:
         for seed in range(seeds):
             jax.clear_caches()

@@ -1,5 +1,6 @@
 """The README's Python, run as it stands, but for budgets."""
 
+import json
 import re
 from pathlib import Path
 
@@ -32,3 +33,14 @@ def test_there_are_snippets_and_all_commands_exist():
     named = set(re.findall(r"^protoalign (\w+)", README, re.MULTILINE))
     assert named <= COMMANDS.keys()
     assert len(named) >= 8
+
+
+def test_figures_of_bayes_are_those_of_the_results():
+    from protoalign.reproduction.experiments import engines
+
+    def runs(world):
+        files = sorted((Path(__file__).parents[1] / "results" / "engines").glob(f"bayes-{world}-s*.json"))
+        return [json.loads(path.read_text()) for path in files]
+
+    shown = engines.summary({world: runs(world) for world in ("hunter-z1c1", "hunter-z2c2", "hunter-z3c3", "hunter-z4c4")})
+    assert shown in README

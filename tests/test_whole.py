@@ -100,28 +100,29 @@ def test_figures_are_added_to_tables_of_figures():
     }
 
 
-def test_a_rehearsal_compiles_what_the_stages_run(monkeypatch):
+def test_a_rehearsal_compiles_what_the_stages_run(monkeypatch, agent):
     """What was rehearsed is not compiled again by the stage itself; nothing goes wrong in it unnoticed here."""
-    import jax
     from jax._src import monitoring
 
-    from protoalign.stages import bayes, rehearsal, task
+    from protoalign.stages import bayes, rehearsal
     from tests.conftest import SMALL, WORLD
 
     compiled = []
     monitoring.register_event_duration_secs_listener(
-        lambda event, seconds, **more: compiled.append(more.get("fun_name")) if "backend_compile" in event else None
+        lambda event, seconds, **more: compiled.append(str(more.get("fun_name"))) if "backend_compile" in event else None
     )
+
+    def programs():
+        return {name for name in compiled for part in ("_game", "fit", "_gather") if part in name}
+
     monkeypatch.setattr(rehearsal, "suppress", lambda kind: contextlib.nullcontext())
-    world, store = registry.make(WORLD), Memory()
-    jax.clear_caches()
-    rehearsal.rehearse(world, SMALL, 3)
-    rehearsed = [name for name in compiled if name and ("_game" in name or "fit" in name or "_gather" in name)]
-    assert len(rehearsed) >= 3
-    monkeypatch.setattr(bayes, "dynamics", lambda *args: None)
-    small = replace(SMALL, task=replace(SMALL.task, steps=4096), judge=replace(SMALL.judge, updates=2, measured=256))
-    agent = task(world, store, 3, small, "fast")
+    settings = replace(SMALL, judge=replace(SMALL.judge, updates=2, batch=9, games=256, measured=256))
+    rehearsal.rehearse(registry.make(WORLD), settings, 3)
+    assert len(programs()) >= 3
     compiled.clear()
     monkeypatch.setattr(bayes, "PRACTICE", 256)
-    bayes.model(world, store, agent)
-    assert not [name for name in compiled if name and ("_game" in name or "fit" in name)], "all was compiled before"
+    monkeypatch.setattr(bayes, "dynamics", lambda *args: None)
+    monkeypatch.setattr(bayes, "history_of", lambda *args: None)
+    monkeypatch.setattr(bayes, "presence", lambda *args: agent.presence)
+    bayes.model(registry.make(WORLD), Memory(), replace(agent, settings=settings, judge=None))
+    assert not programs(), "all was compiled before"

@@ -9,12 +9,13 @@ import pytest
 from protoalign.alignment.broadcast import BroadcastNet
 from protoalign.alignment.imagination import Imagined, hide, imagine
 from protoalign.alignment.inference import PatchNet, Step, align_views
-from protoalign.alignment.training import OPTIMISER, build_model, each_in_a_row, follow, lay, loss, make_fit, some
+from protoalign.alignment.training import OPTIMISER, build_model, each_in_a_row, follow, lay, loss, make_fit, rate, some
 from protoalign.rl.history import Episodes
 from protoalign.rl.networks import Scene
 from protoalign.settings import InferConfig
 from protoalign.worlds.base import Observation
 from tests.alignment.helpers import ALL, explored
+from tests.conftest import well_compiled
 
 BOARD = Scene((6, 6), 5, 9, agent=(2,), floor=0, objects=20)
 VIEW = Scene((4, 5), 6, 5, numbers=2, cell=7)
@@ -190,9 +191,10 @@ def test_it_learns_from_games(network, updates, bar):
     net = build_model(0, explored()[0].model.scene, ALL, config)
     state, fit = OPTIMISER.init(net), make_fit(config.hide_all, config.twice)
     rng, losses = np.random.default_rng(0), []
-    for i in range(updates):
-        net, state, metrics = fit(net, state, some(rng, 24, done.episodes), jax.random.key(i), 4e-3 - 2e-3 * i / updates)
-        losses.append(float(metrics["final_loss"]))
+    with well_compiled():
+        for i in range(updates):
+            net, state, metrics = fit(net, state, some(rng, 24, done.episodes), jax.random.key(i), rate(i, updates, 4e-3, 2e-3))
+            losses.append(float(metrics["final_loss"]))
     assert np.mean(losses[:3]) > 1.3
     assert np.mean(losses[-10:]) < bar
 

@@ -9,13 +9,15 @@ from protoalign.runs import Memory
 from protoalign.settings import JudgeConfig
 from tests.alignment.helpers import ALL, model, source
 from tests.alignment.test_imagined_games import task
+from tests.conftest import well_compiled
 
 
 def test_a_judge_learns_from_its_actors_games_and_is_calibrated():
     """From one in 120 to many assignments right, and what it says can be believed."""
     config = JudgeConfig(updates=80, period=20, games=256, twice=0.0, hide_all=1.0)
     actor, fresh = Thompson(task(), 4.0), model()
-    trained, _ = judge_training.train_judge(Memory(), config, source(), fresh, actor, 0, 31)
+    with well_compiled():
+        trained, _ = judge_training.train_judge(Memory(), config, source(), fresh, actor, 0, 31)
     games = imagined_games.play(source(), ALL, QTheta(trained), actor, jax.random.key(9), 256, 1, 31)
     weight, _, doubt = calibration.calibrate(games)
     judged = imagined_games.play(source(), ALL, QTheta(trained, weight, doubt), actor, jax.random.key(10), 512, 1, 31)

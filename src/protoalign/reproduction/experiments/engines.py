@@ -5,6 +5,7 @@ added up; an actor is pi_exp, Thompson sampling or the most likely assignment. b
 q_theta with pi_exp.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,9 @@ MODELLED = 512  # ... where the world model judges: it takes longer
 GAMES = 4  # in each
 OTHER = 512  # imagined worlds in another world
 PAIRS = [(judge, actor) for judge in ("q_theta", "world model", "both") for actor in ("pi_exp", "Thompson", "most likely")]
+HIGHER = {0.7: 0.85, 0.85: 0.95, 0.95: 0.99}  # bins of what was said
+PAPERS = "everything right after ONE episode (the paper: 0.86 on Z1C1, above 0.8 elsewhere)"
+FIRST = "**return of the FIRST episode in the target / source**"
 NAMES = {("q_theta", "pi_exp"): "opa", ("both", "Thompson"): "bayes"}
 
 
@@ -109,6 +113,38 @@ def _source_return(agent: Agent, name: str, seed: int) -> list[float]:
 def show(runs: Runs, pairs: Runs) -> str:
     """Tables of what `measure` and `measure_pairs` found, by world and seed."""
     return "\n".join([_headline(runs), *([_pairs(pairs)] if pairs else []), _calibration(runs), _others(runs)])
+
+
+def summary(runs: Runs) -> str:
+    """What the README says of bayes in worlds in which everything is hidden, and of going from the first of them to the others;
+    a test compares it with the README."""
+    boards = {world: found for world, found in runs.items() if found[0]["bayes"]["measured_worlds"] == WORLDS}
+
+    def row(label: str, figure: Callable[[dict[str, Any]], float | None], digits: int) -> str:
+        values = ([x for run in found if (x := figure(run)) is not None] for found in boards.values())
+        return f"| {label} | {' | '.join(_mean(v, digits) for v in values)} |"
+
+    def said(low: float) -> str:
+        cells = (reliable([run["bayes"]["calibration"] for run in found], low).partition(" (")[0] for found in boards.values())
+        return f"| when it says {low} to {HIGHER[low]}: said on average -> right | {' | '.join(cells)} |"
+
+    def then(run: dict[str, Any], name: str) -> Any:
+        return run["bayes"][name]
+
+    short = [world.partition("-")[2].upper() for world in boards]
+    lines = [
+        f"| `bayes`, Hunter variant | {' | '.join(short)} |",
+        f"|---|{'---|' * len(short)}",
+        row(PAPERS, lambda run: then(run, "one_episode_correct"), 4),
+        row("... after two", lambda run: then(run, "two_episodes_correct"), 4),
+        row(FIRST, lambda run: then(run, "returns")[0][0] / run["source_return"][0], 3),
+        row("return of the second / source", lambda run: then(run, "returns")[1][0] / run["source_return"][0], 3),
+        row("steps until it is 0.99 sure", lambda run: (then(run, "sure_steps") or [None])[0], 2),
+        row("... and right then", lambda run: then(run, "sure_right"), 4),
+        *(said(low) for low in HIGHER),
+        f"| seeds, imagined worlds each | {' | '.join(f'{len(found)}, {WORLDS:,}' for found in boards.values())} |",
+    ]
+    return "\n".join(lines)
 
 
 def _headline(runs: Runs) -> str:
