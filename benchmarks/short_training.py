@@ -42,9 +42,10 @@ def main(
             stages.model(world, store, stages.task(world, store, seed, settings, "fast"))
             found, seconds = store.result()["bayes"], store.result()["seconds"]["model"]
             one, two, right = (found[k] for k in ("one_episode_correct", "two_episodes_correct", "sure_right"))
-            print(f"| {name} | {seed} | {seconds:.0f} | {one} | {two} | {found['sure_steps'][0]} | {right} |", flush=True)
+            steps = found["sure_steps"][0] if found["sure_steps"] else "never"
+            print(f"| {name} | {seed} | {seconds:.0f} | {one} | {two} | {steps} | {right} |", flush=True)
             rows.append({"world": name, "seed": seed, "updates": updates, "seconds": seconds, "bayes": found})
-    write_json(out, {"versions": runtime.versions(), "rows": rows})
+            write_json(out, {"versions": runtime.versions(), "rows": rows})
     print(json.dumps({"written": str(out)}))
 
 

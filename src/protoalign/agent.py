@@ -54,7 +54,7 @@ class Agent:
     judge: InferenceModel | None = None  # q_theta as `bayes` uses it: trained on games of its actor
     weight: np.ndarray | None = None  # [2, 3] float32, `calibration.Weighing` in the source's world, and in another variant
     world_model: WorldModel | None = None  # for the engine bayes, if the world has few enough prototypes to compare all
-    weights: np.ndarray | None = None  # [5] float32, of the world model's evidence (`model_judge.Weights`)
+    weights: np.ndarray | None = None  # [6] float32, of the world model's evidence (`model_judge.Weights`)
     alike: Alike = ()  # prototypes that its tiles do not tell apart
     presence: np.ndarray | None = None  # [2, K], how often prototypes are in an episode's first picture, and in one at all
 
@@ -82,8 +82,8 @@ class Agent:
         """The world model as a judge, if there is one, its evidence counting `share` times as much as it is worth alone."""
         if self.world_model is None or self.weights is None or not share:
             return None
-        tile, reward, start, slack, cap = map(float, self.weights)
-        counts = Weights(*map(jax.numpy.float32, (share * tile, share * reward, share * start, slack, share * cap)))
+        tile, reward, start, slack, cap, usual = map(float, self.weights)
+        counts = Weights(*map(jax.numpy.float32, (share * tile, share * reward, share * start, slack, share * cap, usual)))
         return ModelJudge(self.world_model, counts, self.hideable, self.alike)
 
     def align(

@@ -18,6 +18,7 @@ from protoalign.rl import ppo
 from protoalign.rl.rollout import Learnable, begin, collect
 from protoalign.rl.source_world import survey
 from protoalign.rng import stream, uniform
+from protoalign.runtime import compile_well
 from protoalign.stages import settings_of, source_of
 from protoalign.worlds import registry
 
@@ -39,7 +40,7 @@ def best_seconds(run: Callable[[], Any], repeats: int) -> float:
 def compiled(function: Callable[..., Any], *args: Any) -> tuple[Any, float]:
     """A compiled function and the seconds that took (the command switches the cache of compiled programs off)."""
     started = time.perf_counter()
-    program = jax.jit(function).lower(*args).compile()
+    program = compile_well(jax.jit(function).lower(*args))
     return program, time.perf_counter() - started
 
 

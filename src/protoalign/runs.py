@@ -115,9 +115,13 @@ class Run:
         with self.mutex, (self.path / "metrics.jsonl").open("a") as file:
             file.write(json.dumps(row) + "\n")
 
-    def stop(self) -> None:
-        """Whoever trains in another thread stops at the next row that is logged."""
-        self._stopped = True
+    def stop(self, stopped: bool = True) -> None:
+        """Whoever trains in another thread stops at the next row that is logged; or may go on."""
+        self._stopped = stopped
+
+    @property
+    def stopped(self) -> bool:
+        return self._stopped
 
     def metrics(self, stage: str) -> list[dict[str, Any]]:
         """Logged rows of a stage."""
@@ -313,8 +317,12 @@ class Memory:
             raise Stopped
         self._rows.append(row)
 
-    def stop(self) -> None:
-        self._stopped = True
+    def stop(self, stopped: bool = True) -> None:
+        self._stopped = stopped
+
+    @property
+    def stopped(self) -> bool:
+        return self._stopped
 
     def metrics(self, stage: str) -> list[dict[str, Any]]:
         return [row for row in self._rows if row["stage"] == stage]

@@ -15,6 +15,7 @@ from protoalign.errors import UserError
 from protoalign.files import cache_folder
 
 FUSIONS = "xla_cpu_use_fusion_emitters"  # programs of PPO run nearly twice as fast with it; all take twice as long to compile
+OURS = "PROTOALIGN_COMPILES_QUICKLY"
 _options: dict[str, bool] = {}  # of programs that are compiled well, where `configure` has switched something off
 
 
@@ -30,6 +31,8 @@ def configure(core: int | None = None, cache: bool = True) -> None:
     flags = os.environ.get("XLA_FLAGS", "")
     if FUSIONS not in flags and known(FUSIONS):
         os.environ["XLA_FLAGS"] = f"{flags} --{FUSIONS}=false".strip()
+        os.environ[OURS] = "1"
+    if OURS in os.environ:  # set here, or by the process that started this one
         _options[FUSIONS] = True
     if not cache:
         os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"

@@ -205,7 +205,7 @@ PRESETS: dict[str, Settings] = {
     "paper": Settings(
         TaskConfig(network="relation", width=32, steps=25_000_000, ppo=_PAPER_PPO),
         InferConfig(
-            network="broadcast", updates=2000, batch=32, learning_rate=2e-3, final_learning_rate=2e-4, hide_all=1.0, twice=0.0
+            network="broadcast", updates=2000, batch=18, learning_rate=2e-3, final_learning_rate=2e-4, hide_all=1.0, twice=0.0
         ),
         ExploreConfig(steps=10_000_000, rounds=1, refresh=0, hide_all=1.0, from_task=0.0, ppo=_PAPER_PPO),
     ),

@@ -1,13 +1,18 @@
 """Into targets with a trained agent of a small board: what is found, how sure it is, and when it is refused."""
 
+from dataclasses import replace
+
 import gymnasium
 import numpy as np
 import pytest
 from PIL import Image
 
 from protoalign import UserError
-from protoalign.alignment.target_judge import SPARE, Slots
+from protoalign.alignment.mapping import STRANGE
+from protoalign.alignment.target_judge import ENOUGH, SPARE, Slots
+from protoalign.alignment.transfer import elsewhere
 from protoalign.alignment.verdict import judge, redrawn
+from protoalign.worlds import registry
 from protoalign.worlds.env import WorldEnv
 from tests.alignment.helpers import ALL, scene
 
@@ -156,3 +161,42 @@ def test_slots_grow_and_known_prototypes_keep_theirs():
     imagined = slots.imagined()
     assert imagined.hidden.sum() == 2 * room
     assert imagined.truth[0, -5:].tolist() == list(ALL)
+
+
+class AnotherBoardEveryStep(gymnasium.Wrapper):
+    """Nothing that is done has to do with what follows."""
+
+    def reset(self, **options):
+        self.steps = 0
+        return self.env.reset(**options)
+
+    def step(self, action):
+        self.steps += 1
+        observation, info = self.env.reset(seed=1000 + self.steps)
+        return observation, 0.0, False, self.steps % 30 == 0, info
+
+
+def test_a_world_that_works_in_another_way_is_never_understood(agent, world):
+    """... and one that works the same is not strange, nor is another variant of it."""
+    for target in (world, registry.make("hunter-z2c2-6x6")):
+        mapping = agent.align(target.make("random:3"), episodes=2)
+        assert 0 < mapping.strangeness < STRANGE
+        assert not any("hardly ever happen" in doubt for doubt in mapping.doubts)
+    odd = agent.align(AnotherBoardEveryStep(world.make("random:3")), episodes=4)
+    assert odd.strangeness > STRANGE
+    assert odd.sureness == 0
+    assert odd.sure_after() is None or odd.sure_after() < ENOUGH
+    assert any("works in another way" in doubt for doubt in odd.doubts)
+
+
+def test_which_weights_count(agent, world):
+    """Those of the source's own world there, however it is wrapped; in anything else those for other variants."""
+    own = world.make("random:3")
+    assert not elsewhere(own, agent.spec)
+    assert not elsewhere(gymnasium.wrappers.TimeLimit(own, 5), agent.spec)
+    assert elsewhere(registry.make("hunter-z2c2-6x6").make("random:3"), agent.spec)
+    assert elsewhere(gymnasium.make("CartPole-v1"), agent.spec)
+    other = replace(agent, weight=np.array([agent.weight[0], [0.0, 0.0, 0.3]], np.float32))
+    there = other.align(registry.make("hunter-z2c2-6x6").make("random:3"), episodes=1)
+    assert there.sureness < 0.1, "nothing counts there"
+    assert other.align(own, episodes=1).sureness == agent.align(own, episodes=1).sureness

@@ -145,7 +145,7 @@ def test_host_and_compiled_judges_agree():
     for i in range(2):
         one = jax.tree.map(lambda x, i=i: np.asarray(x[i : i + 1]), codes)
         tables = np.concatenate([judge.tables, judge.tables[:8]])  # padded to a power of two
-        np.testing.assert_allclose(step_likelihood(judge, one), said[i], atol=1e-3)
+        np.testing.assert_allclose(step_likelihood(judge, one)[0], said[i], atol=1e-3)
         first = start_likelihood(judge.model, judge.weights, tables, jax.tree.map(lambda x, i=i: x[i : i + 1], seen))
         np.testing.assert_allclose(first[:120], begun[i] - begun[i].max(), atol=1e-3)
 
@@ -175,7 +175,7 @@ def test_tiles_say_nothing_between_prototypes_that_are_alike():
     np.testing.assert_allclose(said, said[:, exchanged], atol=1e-3)
     assert float(said.std()) > 0.1
     one = jax.tree.map(lambda x: np.asarray(x[:1]), in_codes(step, plainly(3)))
-    np.testing.assert_allclose(step_likelihood(judge, one), said[0], atol=1e-3)
+    np.testing.assert_allclose(step_likelihood(judge, one)[0], said[0], atol=1e-3)
 
 
 @pytest.mark.parametrize("alike", [(), ((0, 1, 2, 3, 4), (0, 3, 2, 1, 4))])

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protoalign import UserError
-from protoalign.worlds import hunter
+from protoalign.worlds import hunter, registry
 from protoalign.worlds.hunter import AGENT, COW, FLOOR, WALL, ZOMBIE, Hunter
 from tests.worlds import hunter_reference as reference
 from tests.worlds.make_golden import PATH, RULES
@@ -185,3 +185,17 @@ def test_the_world_is_told():
 def test_wrong_variant_names(name):
     with pytest.raises(UserError, match="write ZxCy"):
         hunter.parse(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("hunter-z1c1", 4), ("hunter-z2c1", 5), ("hunter-z1c30", 2), ("hunter-z4c4-6x6", 4)]
+)
+def test_a_world_with_more_variants(name, expected):
+    """Its own variants and those that fit beside them; everything else stays."""
+    world = registry.make(name)
+    more = world.varied()
+    assert more.variants[: len(world.variants)] == world.variants
+    assert len(more.variants) == len(set(more.variants)) == expected
+    assert (more.size, more.tile) == (world.size, world.tile)
+    state = more.reset(jax.random.key(0), 64)
+    assert more.observe(state).tiles.shape == (64, world.size, world.size)

@@ -22,7 +22,7 @@ from protoalign.alignment.actors import Actor
 from protoalign.alignment.imagination import Imagined, imagine
 from protoalign.alignment.inference import InferenceModel
 from protoalign.alignment.judges import QTheta
-from protoalign.alignment.training import DRAWN, OPTIMISER, Rows, each_in_a_row, lay, rate, remember, weights
+from protoalign.alignment.training import DRAWN, OPTIMISER, Rows, each_in_a_row, lay, rate, remember, shares
 from protoalign.alignment.training import loss as loss_by_type
 from protoalign.rl.history import Episodes, join
 from protoalign.rl.rollout import Learnable
@@ -53,10 +53,10 @@ class Batch(NamedTuple):
 
 def choose(lot: Lot, rng: np.random.Generator, rows: int) -> Batch:
     """Games drawn at random, with repetition, as many as fit into so many rows; of parts of games, one in each row."""
+    chosen = rng.integers(0, len(lot.hidden), rows if lot.start is not None else DRAWN * rows)
     if lot.start is not None:
-        episodes, hidden, start = jax.tree.map(lambda x: x[rng.integers(0, len(lot.hidden), rows)], lot)
+        episodes, hidden, start = jax.tree.map(lambda x: x[chosen], lot)
         return Batch(each_in_a_row(episodes), hidden, start)
-    chosen = rng.integers(0, len(lot.hidden), DRAWN * rows)
     laid, game = lay(lot.episodes, chosen, rows, lot.hidden @ (1 << np.arange(lot.hidden.shape[1])))
     return Batch(laid, lot.hidden[game])
 
@@ -78,7 +78,7 @@ def loss(model: InferenceModel, rows: Rows, imagined: Imagined, start: Array | N
     if score.shape[2] > kinds:
         second = jnp.take_along_axis(score[:, :, kinds], imagined.truth[None, :, kinds:], -1)[..., 0]
         given = given + second * imagined.hidden[:, kinds]
-    every, final = weights(rows)
+    every, final = shares(rows)
     total = -(every * given).sum()
     return total, {"loss": total, "final_loss": -(final * given).sum(), "episodes_right": (final * right).sum()}
 

@@ -19,9 +19,12 @@ from protoalign.perception.tile_types import TileTypes
 from protoalign.perception.tiles import cut
 from protoalign.perception.vocabulary import Vocabulary
 
-FORMAT = "protoalign mapping 2"
+FORMAT = "protoalign mapping 3"
 SHARED = 0.01  # prior probability that a prototype shares its look with another one, or is not in the target at all
 UNSURE = 0.9
+STRANGE = (
+    2.0  # times: of Hunter's variants one with four times as many animals comes to 1.05, boards out of order to 3 and more
+)
 
 
 class TileType(NamedTuple):
@@ -62,6 +65,7 @@ class Mapping:
     engine: str = "bayes"  # that found it
     joint: np.ndarray | None = None  # [K!] logs, evidence about all assignments of K rows to K prototypes, if there is such
     doubt: float = 0.0  # nats: of these, those within so many of the best are as good
+    strangeness: float = 0.0  # of the median step: above STRANGE the target does not work as the source does
     trace: Moment | None = None
     about: dict[str, Any] = field(default_factory=dict)  # where it was found: the target's look, seed, ...
 
@@ -129,7 +133,12 @@ class Mapping:
 
     @property
     def sureness(self) -> float:
-        """The probability that all of it is right, prototypes included that were not met."""
+        """The probability that all of it is right, prototypes included that were not met.
+
+        0 where what happens would hardly ever happen in the source, whatever things are: judges know nothing of such a world.
+        """
+        if self.strangeness > STRANGE:
+            return 0.0
         unmet = self.unmet & (self.missed < 1)  # what was never met in the source either is not missed
         own = self.missed * (1 - SHARED)
         absent = float(np.prod(np.where(unmet, own / (own + SHARED), 1.0)))
@@ -168,7 +177,12 @@ class Mapping:
                 best = np.argsort(-belief)[:2]
                 named = " or ".join(f"{self.names[self.hideable[k]]} ({belief[k]:.2f})" for k in best)
                 found.append(f"one tile type may be {named}")
-        if self.sureness < UNSURE:
+        if self.strangeness > STRANGE:
+            found.append(
+                "what happens here would hardly ever happen in the source, whatever things are: this target works in another "
+                "way, or shows kinds of things that are none of the source's"
+            )
+        elif self.sureness < UNSURE:
             found.append(f"the mapping is only {self.sureness:.2f} sure: play more episodes")
         return found
 
@@ -234,6 +248,7 @@ class Mapping:
                     "returns": self.returns,
                     "engine": self.engine,
                     "doubt": self.doubt,
+                    "strangeness": self.strangeness,
                     "about": self.about,
                     **words,
                 },
@@ -279,6 +294,7 @@ class Mapping:
                 str(said["engine"]),
                 arrays.get("joint"),
                 float(said["doubt"]),
+                float(said["strangeness"]),
                 Moment(**trace) if trace else None,
                 dict(said["about"]),
             )

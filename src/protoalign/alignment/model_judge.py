@@ -40,6 +40,7 @@ class Weights(NamedTuple):
     start: Array | float = 1.0
     slack: Array | float = 3.0  # nats: within so many of a step's best explanation of the tiles, all are as good
     cap: Array | float = 12.0  # nats: the most that one step can say
+    usual: Array | float = -1.0  # log-likelihood for each tile that changes which few steps in the source go below
 
 
 class Evidence(NamedTuple):
@@ -75,10 +76,20 @@ def _evidence(model: WorldModel, tables: Array, step: Step) -> Evidence:
     return Evidence(like.tiles, like.reward + like.numbers)
 
 
+def per_change(tiles: Array, before: Array, after: Array) -> Array:
+    """Log-likelihoods [...] of all tiles of a step, divided by how many changed, and two more: boards [..., H * W]."""
+    return tiles / (2 + (before != after).sum(-1))
+
+
 @eqx.filter_jit
-def step_likelihood(judge: "ModelJudge", step: Step) -> Array:
-    """What one transition (a batch of one) says of all assignments, [K!] logs up to a constant."""
-    return weigh(judge.weights, judge.evidence(jax.tree.map(lambda x: x[0], step)))
+def step_likelihood(judge: "ModelJudge", step: Step) -> tuple[Array, Array]:
+    """What one transition (a batch of one) says of all assignments, [K!] logs up to a constant; and how strange it is under the
+    one that explains its tiles best: how many times less likely, in logs for each tile that changed, than few are in the
+    source."""
+    step = jax.tree.map(lambda x: x[0], step)
+    evidence = judge.evidence(step)
+    best = per_change(evidence.tiles.max(), step.before.reshape(-1), step.after.reshape(-1))
+    return weigh(judge.weights, evidence), best / judge.weights.usual
 
 
 @eqx.filter_jit
@@ -184,6 +195,7 @@ START = (0.6, 0.6, 0.2)  # where the fit of weights begins
 LEAST_GAIN = 0.05  # nats: what tiles tell of a pair in a game, if they tell anything; 0.69 would be all
 NEARLY = 0.01  # nats
 TEMPERATURES = (0.03, 0.1, 0.3, 1.0)
+FEW, LEAST_USUAL = 0.01, -0.1  # share of steps that are unusual; where nothing is left to chance, so much is still usual
 
 
 @eqx.filter_jit
@@ -258,16 +270,26 @@ def calibrate(judge: ModelJudge, games: list[Episodes]) -> tuple[ModelJudge, dic
         judge = ModelJudge(judge.model, judge.weights, judge.hideable, alike)
         watched = [(e._replace(tiles=e.tiles[..., judge.renamed].mean(-2)), start) for e, start in watched]
     inside = [jnp.arange(g.action.shape[1])[:, None] < g.length for g in games]
-    cap, found = jnp.float32(judge.weights.cap), []
+    cap, usual, found = jnp.float32(judge.weights.cap), _usual(watched, games), []
     for slack in SLACKS:
         z, loss = _temper(watched, inside, jnp.float32(slack), cap)
-        found.append((float(loss), Weights(z[0], z[1], z[2], jnp.float32(slack), cap)))
+        found.append((float(loss), Weights(z[0], z[1], z[2], jnp.float32(slack), cap, usual)))
     # Of slacks that are nearly as good the largest: in other worlds the model errs more than where it was practised.
     least = min(loss for loss, _ in found)
     least, weights = [pair for pair in found if pair[0] < least + NEARLY][-1]
     figures: dict[str, Any] = {"nats": round(-least, 4), "games": sum(len(g.length) for g in games), "alike": alike}
     figures |= {name: round(float(x), 4) for name, x in zip(Weights._fields, weights, strict=True)}
     return ModelJudge(judge.model, weights, judge.hideable, alike), figures
+
+
+def _usual(watched: list[tuple[Evidence, Array]], games: list[Episodes]) -> Array:
+    """The log-likelihood for each tile that changes which one step in a hundred goes below, the truth being known."""
+    found = []
+    for (evidence, _), played in zip(watched, games, strict=True):
+        tiles = played.observation.tiles.reshape(*played.observation.tiles.shape[:2], -1)
+        each = per_change(evidence.tiles[..., 0].T, tiles[:, :-1], tiles[:, 1:])  # [E, L]
+        found.append(np.asarray(each)[np.arange(each.shape[1]) < np.asarray(played.length)[:, None]])
+    return jnp.minimum(jnp.float32(np.quantile(np.concatenate(found), FEW)), LEAST_USUAL)
 
 
 @eqx.filter_jit

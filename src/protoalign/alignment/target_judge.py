@@ -16,6 +16,7 @@ from protoalign.alignment.model_judge import ModelJudge, start_likelihood, step_
 from protoalign.rl.networks import Believed, Scene
 from protoalign.worlds.base import Observation
 
+ENOUGH = 8  # steps that are judged before a target may be called strange
 SPARE = 4  # slots beyond one for each prototype, before the program is compiled anew for more tile types
 
 
@@ -141,6 +142,7 @@ class TargetModel:
     def __init__(self, judge: ModelJudge):
         self.judge, self.tables = judge, jnp.asarray(judge.tables)
         self.episodes: list[np.ndarray] = []  # what each has told, [K!]
+        self.strange: list[float] = []  # how strange every step was
 
     def begin(self, seen: np.ndarray, types: int, numbers: np.ndarray, first: bool = True) -> None:
         """An episode's `first` picture, or one from which to judge anew; arguments as for `TargetJudge`."""
@@ -155,12 +157,19 @@ class TargetModel:
         """A step and the picture after it."""
         if self._known(types):
             step = Step(self.codes, seen[None], self.numbers, numbers, np.array([action]), np.array([reward], np.float32))  # type: ignore[arg-type]
-            self.episodes[-1] = self.episodes[-1] + np.asarray(step_likelihood(self.judge, step), np.float64)
+            said, strange = step_likelihood(self.judge, step)
+            self.episodes[-1] = self.episodes[-1] + np.asarray(said, np.float64)
+            self.strange.append(float(strange))
         self.codes, self.numbers = seen[None], numbers
 
     def _known(self, types: int) -> bool:
         """Whether every code is one that hypotheses are about."""
         return types <= len(self.judge.hideable)
+
+    @property
+    def strangeness(self) -> float:
+        """Of the median step, as `step_likelihood` has it; 0 while there are too few."""
+        return float(np.median(self.strange)) if len(self.strange) >= ENOUGH else 0.0
 
     def score(self) -> np.ndarray:
         """Evidence of all episodes, [K!] logs."""

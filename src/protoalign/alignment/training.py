@@ -63,7 +63,7 @@ def lay(episodes: Episodes, chosen: np.ndarray, rows: int, apart: np.ndarray | N
     game, time = np.zeros((2, rows, longest), np.int64)
     first, counts = np.zeros((rows, longest), bool), np.zeros((rows, longest), np.float32)
     room, labels, of_row = np.full(rows, longest), [None] * rows, np.zeros(rows, np.int64)
-    for e in chosen:
+    for e in chosen[length[chosen] > 0]:
         steps, label = int(length[e]), None if apart is None else apart[e]
         fits = (r for r in range(rows) if room[r] >= steps and (room[r] == longest or labels[r] == label))
         row = next(fits, None)
@@ -134,7 +134,7 @@ def remember(model: InferenceModel, rows: Rows, imagined: Imagined, start: Array
     return jnp.concatenate([start[None], hidden])
 
 
-def weights(rows: Rows) -> tuple[Array, Array]:
+def shares(rows: Rows) -> tuple[Array, Array]:
     """How often scores at the start and after every step of rows count, [1 + L, R], in all 1; and of final ones only.
 
     The first row is of the start, once for every game.
@@ -151,7 +151,7 @@ def loss(model: InferenceModel, rows: Rows, imagined: Imagined, start: Array | N
     score = jax.vmap(model.score, (0, None))(remember(model, rows, imagined, start), imagined)
     truth = jnp.broadcast_to(imagined.truth[..., None], (*score.shape[:-1], 1))
     given = jnp.take_along_axis(score, truth, -1)[..., 0] * imagined.hidden  # [1 + L, R, S]
-    every, final = weights(rows)
+    every, final = shares(rows)
 
     def mean(weight: Array) -> Array:
         return -(weight * given.sum(-1)).sum() / jnp.maximum((weight * imagined.hidden.sum(-1)).sum(), 1e-9)

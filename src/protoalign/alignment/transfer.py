@@ -140,7 +140,8 @@ def align(
         score = judge.score() if len(types) else np.zeros((0, len(hideable)))
         facts = agent.spec.name, agent.names, hideable, agent.vocabulary, types
         joint = model.score() if model else np.zeros(len(assignments.table(len(hideable)))) if whole else None
-        return Mapping(*facts, score, known.known.copy(), missed, len(actions), tuple(returns), engine, joint, doubt)
+        strange = model.strangeness if model else 0.0
+        return Mapping(*facts, score, known.known.copy(), missed, len(actions), tuple(returns), engine, joint, doubt, strange)
 
     returns: list[float] = []
     episode_of: list[int] = []

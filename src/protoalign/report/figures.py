@@ -193,7 +193,8 @@ def settings(result: Result) -> str:
         run["steps, exploration policy"] = f"{result.count('explore_steps'):,}"
     run |= {key: f"{result.number(key):g}" for key in ("noise", "jitter") if key in result and result.number(key)}
     run |= {key.replace("_", " "): f"{result.count(key):,}" for key in ("prototypes", "pictures_met") if key in result}
-    times = {stage: f"{value:,.1f} s" for stage, value in seconds.items()} | {"together": f"{sum(seconds.values()):,.1f} s"}
+    times = {stage: f"{value:,.1f} s" for stage, value in seconds.items()}
+    times["added up (some at the same time)"] = f"{sum(seconds.values()):,.1f} s"
     tables = (("Run", run), ("Time", times), ("Versions", result.table("versions")))
     figures = "".join(figure(table(rows), "", heading) for heading, rows in tables)
     about = "Everything random follows from the seeds: the same command gives the same numbers on the same machine."

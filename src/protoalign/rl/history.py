@@ -35,7 +35,8 @@ def join(parts: list[Any]) -> Any:
 
 
 def cut(record: Record, longest: int | None = None) -> Episodes:
-    """Whole episodes out of one long recording [T, R, ...], each to its step `longest`. What had not ended is dropped."""
+    """Whole episodes out of one long recording [T, R, ...], each to its step `longest`, and all padded to that length; or to
+    the longest of them. What had not ended is dropped."""
     time, column = np.nonzero(record.reset)  # where an episode's final observation stands
     order = np.lexsort((time, column))
     time, column = time[order], column[order]
@@ -44,7 +45,7 @@ def cut(record: Record, longest: int | None = None) -> Episodes:
     start = np.where(first, 0, np.r_[0, time[:-1] + 1][: len(time)])
     whole = time - start
     length = whole if longest is None else np.minimum(whole, longest)
-    most = int(length.max(initial=0))
+    most = int(length.max(initial=0)) if longest is None else longest
     steps = np.minimum(start[:, None] + np.arange(most + 1), (start + length)[:, None])  # [E, L+1], padded with the last
     inside = np.arange(most) < length[:, None]
     return Episodes(

@@ -26,12 +26,12 @@ from protoalign.progress import warn
 from protoalign.rl.history import Episodes
 from protoalign.rng import stream
 from protoalign.settings import plain
-from protoalign.stages.setup import Store, beside, history_of, keep, presence, source_of
+from protoalign.stages.setup import Store, beside, cores, history_of, keep, presence, source_of
 from protoalign.worlds.base import World
 
 WATCHED = 128  # games in disguise that the world model's own weights of evidence are fitted on
 PRACTICE = 2048  # ... and how much it counts beside q_theta: a mistake in a thousand shows; fewer in long games
-VARIED = 1024  # ... and the same in other variants of the world
+VARIED = 2048  # ... and the same in other variants of the world
 LONG = 100  # steps
 GAMES = 4  # in each imagined world, where prototypes are too many to compare all assignments
 NETWORK = ("network", "width", "radius", "tiles", "longest")  # what the judge shares with opa's q_theta, out of InferConfig
@@ -73,8 +73,8 @@ def model(
     `history`, in prototypes, is the store's own if it is not given. `fitted` waits for `dynamics` in another thread; if it is
     not given, the world model is trained here, beside the judge if the machine has a second core.
     """
-    configure(store, agent)
-    if done(store, agent):
+    note_settings(store, agent)
+    if finished(store, agent):
         return agent
     if fitted is None:
         with beside(store) as later:
@@ -82,14 +82,14 @@ def model(
     return _model(world, store, agent, history, fitted)
 
 
-def configure(store: Store, agent: Agent) -> None:
+def note_settings(store: Store, agent: Agent) -> None:
     """Write the stage's settings down, or refuse if it was begun with others."""
     network = {name: value for name, value in plain(agent.settings.infer).items() if name in NETWORK}
     store.configure("judge", plain(agent.settings.judge) | network)
     store.configure("model", plain(agent.settings.model))
 
 
-def done(store: Store, agent: Agent) -> bool:
+def finished(store: Store, agent: Agent) -> bool:
     """Whether there is nothing left to do."""
     return agent.judge is not None and "bayes" in store.result()
 
@@ -97,7 +97,7 @@ def done(store: Store, agent: Agent) -> bool:
 def dynamics(world: World, store: Store, agent: Agent) -> Dynamics | None:
     """The world model, trained on games of mistaken play; None where it is not wanted or prototypes are too many."""
     config, seed = agent.settings.model, agent.seed
-    if not config.games or len(agent.hideable) > assignments.MOST or done(store, agent):
+    if not config.games or len(agent.hideable) > assignments.MOST or finished(store, agent):
         return None
     source, key = source_of(world, agent.vocabulary), stream(seed, "model/games")
     games = gather(source, agent.task, agent.scene.prototypes, agent.hideable, key, config.games, agent.longest)
@@ -127,15 +127,15 @@ def _model(world: World, store: Store, agent: Agent, history: Episodes | None, f
     games = -(-config.updates // config.period) * config.games + practice
     told: dict[str, Any] = {}
     parts: dict[str, Any] = {"judge": judge, "presence": agent.presence}
-    practised = practising(judge, None)
+    practised = practice_judge(judge, None)
     found = fitted()
     if found is not None:
         watched = jax.tree.map(lambda x: x[0], practise(practised, "watched", WATCHED).episodes)
         world_judge, weighed = calibrate_model(ModelJudge(found.model, Weights(), agent.hideable), [watched])
         told["world_model"] = found.told | {"weights": weighed}
         games += learned.games + WATCHED
-        before = max(before, found.seconds)
-        practised = practising(judge, world_judge)
+        before = max(before, found.seconds) if cores() > 1 else before + found.seconds
+        practised = practice_judge(judge, world_judge)
         believed = np.array(world_judge.weights, np.float32)
         parts |= {"world_model": world_judge.model, "weights": believed, "alike": world_judge.alike}
     if many:
@@ -154,7 +154,9 @@ def _model(world: World, store: Store, agent: Agent, history: Episodes | None, f
     figures = finding_out.figures(shown)
     if many:
         figures |= type_by_type.figures(shown, agent.names, agent.hideable, agent.scene)
-    store.add_result({"bayes": figures | told | named(own) | {"training_games": games}, "seconds": {"model": seconds}})
+    store.add_result(
+        {"bayes": figures | told | weights_as_figures(own) | {"training_games": games}, "seconds": {"model": seconds}}
+    )
     return agent
 
 
@@ -167,20 +169,20 @@ def variants(world: World, store: Store, agent: Agent) -> Agent:
     varied = source_of(world.varied(), agent.vocabulary)
     key = stream(agent.seed, "judge/varied")
     assert agent.judge is not None
-    judge = practising(agent.judge, agent.world_judge())
+    judge = practice_judge(agent.judge, agent.world_judge())
     found = calibrate(imagined_games.play(varied, agent.hideable, judge, finder(agent), key, VARIED, 1, agent.longest))
     agent = keep(store, agent, weight=np.array([agent.weighing(), found], np.float32))
     spent = {"seconds": {"variants": round(time.monotonic() - started, 3)}}
-    store.add_result({"bayes": {"elsewhere": named(found)}} | spent)
+    store.add_result({"bayes": {"elsewhere": weights_as_figures(found)}} | spent)
     return agent
 
 
-def practising(judge: InferenceModel, world_judge: ModelJudge | None) -> Judge:
+def practice_judge(judge: InferenceModel, world_judge: ModelJudge | None) -> Judge:
     """Who watches the games that weights are fitted on: they are to be played as they will be, by both."""
     return QTheta(judge) if world_judge is None else Both(QTheta(judge, 0.5), world_judge)
 
 
-def named(weighing: Weighing) -> dict[str, float]:
+def weights_as_figures(weighing: Weighing) -> dict[str, float]:
     """Weights as result.json has them."""
     return {
         "weight": round(weighing.own, 4),

@@ -4,8 +4,10 @@ Compiling takes a third of the time of a first short run, and while the task pol
 Nothing of this is kept but the compiled programs.
 """
 
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -25,28 +27,40 @@ from protoalign.settings import Settings
 from protoalign.stages.bayes import LONG, finder
 from protoalign.stages.setup import source_of
 from protoalign.worlds.base import World
+from protoalign.worlds.env import WorldEnv
 
 
-def rehearse(world: World, settings: Settings, seed: int) -> None:
-    """Compile programs of the stages `model` and `transfer`; where games are long, these take longer than to compile them.
+def rehearse(world: World, settings: Settings, seed: int, stopped: Callable[[], bool] = lambda: False) -> None:
+    """Compile programs of the stages `model` and `transfer`, until `stopped()` says so.
 
+    Where games are long or the environment is not one of ours, these take longer than to compile them: nothing is rehearsed.
     What goes wrong here goes wrong there, and is said there.
     """
     if min(settings.infer.longest or world.spec.max_steps, world.spec.max_steps) > LONG:
         return
     with suppress(Exception), silent():
-        vocabulary = Vocabulary.fit(world.pictures("source"))
-        source = source_of(world, vocabulary)
-        agent = untrained(world.spec, settings, seed, survey(source, seed), vocabulary)
-        few = replace(settings.judge, updates=1, games=SIDE_BY_SIDE)
-        fresh = training.build_model(seed, agent.scene, agent.hideable, settings.infer)
-        train_judge(Memory(), few, source, fresh, finder(agent), seed, agent.longest)
-        if settings.model.games:
-            key, number = stream(seed, "rehearsal"), min(settings.model.games, GATHERED)
-            gather(source, agent.task, agent.scene.prototypes, agent.hideable, key, number, agent.longest)
-        met = np.ones(len(vocabulary.pictures), bool)
-        agent = replace(agent, vocabulary=vocabulary.learn(met, np.random.default_rng(0)), weight=np.ones((2, 3), np.float32))
-        agent = replace(agent, presence=np.ones((2, len(agent.hideable))), world_model=None)
-        mapping = agent.align(world.make("source"), episodes=1)
-        games = side_by_side(world, settings.target_episodes, "source")
-        play(games, agent.task, mapping, len(agent.spec.actions), seed)
+        for part in _parts(world, settings, seed):
+            if stopped():
+                return
+            part()
+
+
+def _parts(world: World, settings: Settings, seed: int) -> Iterator[Callable[[], Any]]:
+    vocabulary = Vocabulary.fit(world.pictures("source"))
+    source = source_of(world, vocabulary)
+    agent = untrained(world.spec, settings, seed, survey(source, seed), vocabulary)
+    few = replace(settings.judge, updates=1, games=SIDE_BY_SIDE)
+    fresh = training.build_model(seed, agent.scene, agent.hideable, settings.infer)
+    yield lambda: train_judge(Memory(), few, source, fresh, finder(agent), seed, agent.longest)
+    if settings.model.games:
+        key, number = stream(seed, "rehearsal"), min(settings.model.games, GATHERED)
+        yield lambda: gather(source, agent.task, agent.scene.prototypes, agent.hideable, key, number, agent.longest)
+    target = world.make("source")
+    if not isinstance(target.unwrapped, WorldEnv):
+        return
+    met, weight = np.ones(len(vocabulary.pictures), bool), np.ones((2, 3), np.float32)
+    taught = replace(agent, vocabulary=vocabulary.learn(met, np.random.default_rng(0)), weight=weight, world_model=None)
+    taught = replace(taught, presence=np.ones((2, len(agent.hideable))))
+    yield lambda: taught.align(target, episodes=1)
+    games = side_by_side(world, settings.target_episodes, "source")
+    yield lambda: play(games, taught.task, taught.vocabulary.read, len(taught.spec.actions), seed)

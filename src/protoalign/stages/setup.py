@@ -1,8 +1,8 @@
-"""What all stages share: where they keep things, a world's settings, the source as policies see it, its history."""
+"""What all stages share: where they keep things, a world's settings, the source as policies see it, its history, threads."""
 
 import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
@@ -18,7 +18,7 @@ from protoalign.errors import UserError
 from protoalign.perception.vocabulary import Vocabulary
 from protoalign.rl.history import Episodes, cut
 from protoalign.rl.source_world import SourceWorld
-from protoalign.runs import Memory, Run
+from protoalign.runs import Memory, Run, Stopped
 from protoalign.settings import Settings, of, shorten
 from protoalign.worlds import registry
 from protoalign.worlds.base import World
@@ -105,15 +105,33 @@ def beside(store: Store) -> Iterator[Callable[[Callable[[], T]], Callable[[], T]
     """A second thread, if the machine has a second core: `later(work)` begins work there, after all that it was given before,
     and returns a function that waits for it. With one core that function does the work.
 
-    JAX lets other threads run while its programs do. If the first thread fails, the second stops at the next row that it logs.
+    JAX lets other threads run while its programs do. If one thread fails, the other stops at the next row that it logs, and the
+    error of the one that failed is raised.
     """
     if cores() < 2:
         yield cache
         return
+    begun: list[Future[Any]] = []
+
+    def notice(work: Future[Any]) -> None:
+        if not work.cancelled() and work.exception() is not None:
+            store.stop()
+
+    def later(work: Callable[[], T]) -> Callable[[], T]:
+        begun.append(pool.submit(work))
+        begun[-1].add_done_callback(notice)
+        return begun[-1].result
+
     with ThreadPoolExecutor(1) as pool:
         try:
-            yield lambda work: pool.submit(work).result
-        except BaseException:
+            yield later
+        except BaseException as error:
             store.stop()
             pool.shutdown(cancel_futures=True)
+            failed = [work.exception() for work in begun if work.done() and not work.cancelled() and work.exception()]
+            if isinstance(error, Stopped) and failed and failed[0] is not None:
+                raise failed[0] from None
             raise
+        finally:
+            pool.shutdown()
+            store.stop(False)

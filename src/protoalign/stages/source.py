@@ -2,7 +2,9 @@
 
 import hashlib
 import time
+from collections.abc import Callable
 from dataclasses import asdict, replace
+from typing import Any
 
 import numpy as np
 
@@ -19,8 +21,13 @@ from protoalign.stages.setup import Store, check_world, source_of
 from protoalign.worlds.base import World
 
 
-def task(world: World, store: Store, seed: int, settings: Settings, preset: str) -> Agent:
-    """Train the task policy pi_task on prototypes, keeping its history, then measure it; the agent as far as it goes."""
+def task(
+    world: World, store: Store, seed: int, settings: Settings, preset: str, meanwhile: Callable[[], Any] | None = None
+) -> Agent:
+    """Train the task policy pi_task on prototypes, keeping its history, then measure it; the agent as far as it goes.
+
+    `meanwhile` is called when all is checked and training begins.
+    """
     check_world(world)
     check_seed(seed)
     config, name = settings.task, world.spec.name
@@ -34,6 +41,8 @@ def task(world: World, store: Store, seed: int, settings: Settings, preset: str)
     store.configure("task", plain(config))
     if "source_return" in store.result() and isinstance(store, Run):
         return Agent.load(store.path)
+    if meanwhile is not None:
+        meanwhile()
     vocabulary = Vocabulary.fit(world.pictures("source"))
     source = source_of(world, vocabulary)
     agent = untrained(world.spec, settings, seed, survey(source, seed), vocabulary)

@@ -69,9 +69,8 @@ def learning(
         raise UserError(f"there is no engine '{engine}': use {', '.join(ENGINES)} or both")
     settings = settings_of(world, preset, steps, None, explore_steps, hide)
     with beside(store) as later:
-        if engine != "opa" and "source_return" not in store.result():
-            later(lambda: rehearse(world, settings, seed))
-        agent = replace(task(world, store, seed, settings, preset), settings=settings)
+        ahead = None if engine == "opa" else lambda: later(lambda: rehearse(world, settings, seed, lambda: store.stopped))
+        agent = replace(task(world, store, seed, settings, preset, ahead), settings=settings)
         if engine == "opa":
             yield lambda name: _for_opa(world, store, agent)
             return

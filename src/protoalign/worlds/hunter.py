@@ -9,6 +9,7 @@ a few integer operations per animal (`_resolve`), whatever the size of the grid.
 """
 
 import re
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -108,9 +109,12 @@ class Hunter(eqx.Module):
 
     def varied(self) -> "Hunter":
         """The same with more variants: what is learned in one is to carry over to the others."""
-        counts = (*self.variants, *((n, n) for n in range(1, 5)))
         room = min(self.size**2 - self.max_walls - 1, MAX_ANIMALS)
-        return Hunter(tuple(dict.fromkeys(v for v in counts if sum(v) <= room)), self.size, self.tile)
+        found = self.variants
+        for more in ((n, n) for n in range(1, 5)):
+            slots = max(z for z, _ in (*found, more)) + max(c for _, c in (*found, more))
+            found = (*found, more) if more not in found and slots <= room else found
+        return replace(self, variants=found)
 
     @property
     def variant_name(self) -> str:
