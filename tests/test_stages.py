@@ -48,9 +48,7 @@ def test_what_a_run_leaves_behind(trained):
     assert (agent.presence > 0.99).all()
     for elsewhere, told in ((False, result["bayes"]), (True, result["bayes"]["elsewhere"])):
         expected = told["weight"], told["weight_of_model"], told["doubt"]
-        assert agent.weighing(elsewhere) == pytest.approx(expected, abs=1e-4), (
-            "one row for the source's world, one for variants"
-        )
+        assert agent.weighing(elsewhere) == pytest.approx(expected, abs=1e-4), "a row for each"
     alone, half = agent.world_judge(), agent.world_judge(0.5)
     assert float(half.weights.reward) == pytest.approx(0.5 * float(alone.weights.reward))
     assert float(half.weights.slack) == float(alone.weights.slack)

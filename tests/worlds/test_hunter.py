@@ -188,7 +188,7 @@ def test_wrong_variant_names(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"), [("hunter-z1c1", 4), ("hunter-z2c1", 5), ("hunter-z1c30", 2), ("hunter-z4c4-6x6", 4)]
+    ("name", "expected"), [("hunter-z1c1", 4), ("hunter-z2c1", 5), ("hunter-z1c30", 3), ("hunter-z4c4-6x6", 4)]
 )
 def test_a_world_with_more_variants(name, expected):
     """Its own variants and those that fit beside them; everything else stays."""

@@ -44,8 +44,8 @@ class Spec:
 class World(Protocol):
     """A world in batched JAX. A state is any pytree of arrays with leading batch axis B.
 
-    Two methods more may be there: `fresh()`, the same world on maps that no policy is trained on, for measuring; and `varied()`,
-    a world whose episodes are of this and of other variants, for calibrating what is to carry over to them.
+    Two methods more may be there: `fresh()`, the same world on maps that no policy is trained on, for measuring; and
+    `varied()`, a world whose episodes are of this and of other variants, for calibrating what is to carry over to them.
     """
 
     @property
