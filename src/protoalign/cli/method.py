@@ -115,7 +115,9 @@ def task(
 
 
 def model(run: Folder, updates: int | None = None, json: bool = False) -> None:
-    """Train what the engine bayes needs, a judge for its actor, and measure how it finds out.
+    """Train what the engine bayes needs, a judge for its actor and a world model, and measure how it finds out.
+
+    Where the world has variants, how much evidence counts in them is fitted too.
 
     Args:
         run: The run folder, with a task policy.
