@@ -59,7 +59,18 @@ def test_whole_episodes_are_cut_out(longest):
 def test_no_episode_has_ended_yet():
     record = recording(ends=0.0)
     assert len(history.cut(record).length) == 0
-    assert history.cut(record, 5).observation.tiles.shape == (0, 1, 2, 3)
+    assert history.cut(record, 5).observation.tiles.shape == (0, 6, 2, 3)
+
+
+def test_all_are_padded_to_the_length_that_is_asked_for():
+    """Games of other makes are joined with them, even if no recorded one was as long."""
+    record = recording()
+    longest = int(history.cut(record).length.max())
+    assert history.cut(record).action.shape[1] == longest
+    longer = history.cut(record, longest + 3)
+    assert longer.action.shape[1] == longest + 3
+    np.testing.assert_array_equal(longer.length, history.cut(record).length)
+    np.testing.assert_array_equal(longer.action[:, :longest], history.cut(record).action)
 
 
 def test_parts_are_joined_before_they_are_cut():
