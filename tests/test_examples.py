@@ -25,10 +25,9 @@ def test_the_quickstart(trained, monkeypatch, capsys):
 
 
 def test_a_world_of_ones_own(monkeypatch, capsys):
-    brief = replace(SMALL, judge=replace(SMALL.judge, updates=20), model=replace(SMALL.model, updates=100))
+    brief = replace(SMALL, judge=replace(SMALL.judge, updates=20), model=replace(SMALL.model, games=0))
     monkeypatch.setitem(settings.PRESETS, "fast", brief)
     monkeypatch.setattr(stages.bayes, "PRACTICE", 128)
-    monkeypatch.setattr(stages.bayes, "WATCHED", 64)
     monkeypatch.setattr(stages.whole, "rehearse", lambda *args: None)
     monkeypatch.setenv("PROTOALIGN_QUICK", "1")
     runpy.run_path(str(EXAMPLES / "own_world.py"), run_name="__main__")
