@@ -32,7 +32,7 @@ def test_a_world_of_ones_own(monkeypatch, capsys):
     monkeypatch.setenv("PROTOALIGN_QUICK", "1")
     runpy.run_path(str(EXAMPLES / "own_world.py"), run_name="__main__")
     said = capsys.readouterr().out
-    assert said.count("sure: ") == 3
+    assert said.count("\nsure: ") == 3
     assert said.count("return ") >= 3
 
 
