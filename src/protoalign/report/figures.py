@@ -91,7 +91,7 @@ def head(result: Result) -> str:
         card("Played to find out", count(result.count("target_steps"), "step"), f"in the target, {episodes}{meanwhile}"),
         card("Mapping", {True: "right", False: "not right", None: "found"}[good], right, good),
         card("Sureness", f"{result.number('sureness'):.4f}", f"its own probability that everything is right; {sure}"),
-        card("All in all", f"{minutes:.1f} min", "training and transfer together"),
+        card("All in all", f"{minutes:.1f} min", "training and transfer added up; some of it ran at the same time"),
     )
     tags = "".join(
         f"<li><span>{label}</span> <b>{escape(result.text(key))}</b></li>"
