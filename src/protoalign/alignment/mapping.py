@@ -22,7 +22,7 @@ from protoalign.perception.vocabulary import Vocabulary
 FORMAT = "protoalign mapping 3"
 SHARED = 0.01  # prior probability that a prototype shares its look with another one, or is not in the target at all
 UNSURE = 0.9
-STRANGE = 2.0  # a variant of Hunter with four times as many animals comes to 1.05, boards out of order to 3 and more
+STRANGE = 2.0  # a variant with four times as many moving things came to 1.05, boards out of order to 3 and more
 
 
 class TileType(NamedTuple):
