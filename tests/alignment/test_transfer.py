@@ -189,6 +189,26 @@ def test_a_world_that_works_in_another_way_is_never_understood(agent, world):
     assert any("works in another way" in doubt for doubt in odd.doubts)
 
 
+class OtherRewards(gymnasium.Wrapper):
+    """Rewards that have nothing to do with what happens: none, or any."""
+
+    def __init__(self, env, choices):
+        super().__init__(env)
+        self.rng, self.choices = np.random.default_rng(0), choices
+
+    def step(self, action):
+        observation, _, *rest = self.env.step(action)
+        return observation, float(self.rng.choice(self.choices)), *rest
+
+
+@pytest.mark.parametrize("choices", [[0], [-3, 0, 0, 3]])
+def test_where_rewards_follow_other_rules_zombie_and_cow_are_not_told(agent, world, choices):
+    """Nothing but rewards tells one from the other."""
+    for seed in range(3):
+        mapping = agent.align(OtherRewards(world.make("random:3"), choices), episodes=6, seed=seed)
+        assert mapping.sureness < 0.99
+
+
 def test_which_weights_count(agent, world):
     """Those of the source's own world there, however it is wrapped; in anything else those for other variants."""
     own = world.make("random:3")

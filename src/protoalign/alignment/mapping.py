@@ -63,7 +63,7 @@ class Mapping:
     engine: str = "bayes"  # that found it
     joint: np.ndarray | None = None  # [K!] logs, evidence about all assignments of K rows to K prototypes, if there is such
     doubt: float = 0.0  # nats: of these, those within so many of the best are as good
-    strangeness: float = 0.0  # of the median step: above STRANGE the target does not work as the source does
+    strangeness: float = 0.0  # as `TargetModel` has it: above STRANGE the target does not work as the source does
     trace: Moment | None = None
     about: dict[str, Any] = field(default_factory=dict)  # where it was found: the target's look, seed, ...
 

@@ -30,6 +30,7 @@ Alike = tuple[tuple[int, ...], ...]  # permutations of C prototypes, a group, un
 MOST_ALIKE = 24  # permutations
 LEADERS = 8  # assignments that are judged, once all others together are less probable than RULED_OUT
 RULED_OUT = 1e-6
+IMPOSSIBLE = -4.0  # log-density of an outcome, about 1 where it is as foreseen
 
 
 class Weights(NamedTuple):
@@ -82,14 +83,14 @@ def per_change(tiles: Array, before: Array, after: Array) -> Array:
 
 
 @eqx.filter_jit
-def step_likelihood(judge: "ModelJudge", step: Step) -> tuple[Array, Array]:
-    """What one transition (a batch of one) says of all assignments, [K!] logs up to a constant; and how strange it is under the
-    one that explains its tiles best: how many times less likely, in logs for each tile that changed, than few are in the
-    source."""
+def step_likelihood(judge: "ModelJudge", step: Step) -> tuple[Array, Array, Array]:
+    """What one transition (a batch of one) says of all assignments, [K!] logs up to a constant; how strange it is under the one
+    that explains its tiles best: how many times less likely, in logs for each tile that changed, than few are in the source;
+    and under which assignments [K!] its outcome is out of the question."""
     step = jax.tree.map(lambda x: x[0], step)
     evidence = judge.evidence(step)
     best = per_change(evidence.tiles.max(), step.before.reshape(-1), step.after.reshape(-1))
-    return weigh(judge.weights, evidence), best / judge.weights.usual
+    return weigh(judge.weights, evidence), best / judge.weights.usual, evidence.outcome < IMPOSSIBLE
 
 
 @eqx.filter_jit

@@ -17,6 +17,7 @@ from protoalign.rl.networks import Believed, Scene
 from protoalign.worlds.base import Observation
 
 ENOUGH = 8  # steps that are judged before a target may be called strange
+FEW = 3  # outcomes that could not be, before they count
 SPARE = 4  # slots beyond one for each prototype, before the program is compiled anew for more tile types
 
 
@@ -143,6 +144,7 @@ class TargetModel:
         self.judge, self.tables = judge, jnp.asarray(judge.tables)
         self.episodes: list[np.ndarray] = []  # what each has told, [K!]
         self.strange: list[float] = []  # how strange every step was
+        self.odd, self.rewards = np.zeros((2, len(self.tables)))  # outcomes that could not be, and those and rewards
 
     def begin(self, seen: np.ndarray, types: int, numbers: np.ndarray, first: bool = True) -> None:
         """An episode's `first` picture, or one from which to judge anew; arguments as for `TargetJudge`."""
@@ -157,19 +159,26 @@ class TargetModel:
         """A step and the picture after it."""
         if self._known(types):
             step = Step(self.codes, seen[None], self.numbers, numbers, np.array([action]), np.array([reward], np.float32))  # type: ignore[arg-type]
-            said, strange = step_likelihood(self.judge, step)
-            self.episodes[-1] = self.episodes[-1] + np.asarray(said, np.float64)
+            said, strange, odd = map(np.asarray, step_likelihood(self.judge, step))
+            self.episodes[-1] = self.episodes[-1] + said.astype(np.float64)
             self.strange.append(float(strange))
+            self.odd = self.odd + odd
+            self.rewards = self.rewards + (odd | (reward != 0))
         self.codes, self.numbers = seen[None], numbers
 
     def _known(self, types: int) -> bool:
         """Whether every code is one that hypotheses are about."""
         return types <= len(self.judge.hideable)
 
-    @property
-    def strangeness(self) -> float:
-        """Of the median step, as `step_likelihood` has it; 0 while there are too few."""
-        return float(np.median(self.strange)) if len(self.strange) >= ENOUGH else 0.0
+    def strangeness(self, index: int) -> float:
+        """How unlike the source the target is if the assignment with this number is right; 0 while little was seen.
+
+        The greater of two: how strange the median step is, as `step_likelihood` has it; and four times the share of outcomes
+        that could not be, among those and all rewards.
+        """
+        steps = float(np.median(self.strange)) if len(self.strange) >= ENOUGH else 0.0
+        outcomes = 4 * self.odd[index] / self.rewards[index] if self.odd[index] >= FEW else 0.0
+        return max(steps, float(outcomes))
 
     def score(self) -> np.ndarray:
         """Evidence of all episodes, [K!] logs."""

@@ -140,8 +140,10 @@ def align(
         score = judge.score() if len(types) else np.zeros((0, len(hideable)))
         facts = agent.spec.name, agent.names, hideable, agent.vocabulary, types
         joint = model.score() if model else np.zeros(len(assignments.table(len(hideable)))) if whole else None
-        strange = model.strangeness if model else 0.0
-        return Mapping(*facts, score, known.known.copy(), missed, len(actions), tuple(returns), engine, joint, doubt, strange)
+        found = Mapping(*facts, score, known.known.copy(), missed, len(actions), tuple(returns), engine, joint, doubt)
+        if model and found.undoubted is not None:
+            found.strangeness = model.strangeness(int(found.undoubted.argmax()))
+        return found
 
     returns: list[float] = []
     episode_of: list[int] = []
