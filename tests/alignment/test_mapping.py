@@ -106,6 +106,7 @@ def garble(folder):
         edited(lambda x: x | {"vocabulary": None}),
         edited(lambda x: x | {"tile_types": []}),
         edited(lambda x: x | {"about": 3}),
+        edited(lambda x: x | {"strangeness": float("nan")}),
         edited(lambda x: {k: v for k, v in x.items() if k != "steps"}),
     ],
 )

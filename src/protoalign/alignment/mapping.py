@@ -314,7 +314,8 @@ class Mapping:
                 fits = fits and bool(np.isfinite(joint).all())
             if not fits or len(names) != vocabulary.num_prototypes or not np.isfinite(arrays["score"]).all():
                 raise ValueError
-            if not all(0 <= c < len(names) for c in hideable) or not 0 <= mapping.sureness <= 1:
+            known_kinds = all(0 <= c < len(names) for c in hideable)
+            if not known_kinds or not np.isfinite(mapping.strangeness) or not 0 <= mapping.sureness <= 1:
                 raise ValueError
             str(mapping)  # whatever is wrong with it shows here, not when it is used
             mapping(np.zeros((*vocabulary.tile, 3), np.uint8))
