@@ -22,13 +22,17 @@ if TYPE_CHECKING:
     from protoalign.alignment.mapping import Mapping
     from protoalign.stages import train
     from protoalign.worlds.base import Observation, Spec, Transition, World
+    from protoalign.worlds.gym import GymWorld
     from protoalign.worlds.registry import make
+    from protoalign.worlds.reskin import Reskin
 
 __version__ = "0.2.0"
 __all__ = [
     "Agent",
+    "GymWorld",
     "Mapping",
     "Observation",
+    "Reskin",
     "Spec",
     "Transition",
     "UserError",
@@ -50,6 +54,8 @@ _WHERE = {
     "Spec": "worlds.base",
     "Transition": "worlds.base",
     "World": "worlds.base",
+    "GymWorld": "worlds.gym",
+    "Reskin": "worlds.reskin",
     "make": "worlds.registry",
 }
 

@@ -14,14 +14,18 @@ import safetensors.numpy
 from protoalign.alignment.calibration import Weighing
 from protoalign.alignment.exploration import Explorer, explorer_from
 from protoalign.alignment.inference import InferenceModel
+from protoalign.alignment.local_model import LocalModel
 from protoalign.alignment.mapping import Mapping
 from protoalign.alignment.model_judge import MOST_ALIKE, Alike, ModelJudge, Weights
+from protoalign.alignment.sampled_judge import Plays
+from protoalign.alignment.sampled_transfer import align_sampled
 from protoalign.alignment.training import build_model
 from protoalign.alignment.transfer import align, split
 from protoalign.alignment.world_model import WorldModel
 from protoalign.errors import UserError
 from protoalign.files import read_json, write_atomic, write_json
 from protoalign.perception.vocabulary import Vocabulary
+from protoalign.rl.board_net import BoardNet
 from protoalign.rl.evaluate import Played, figures
 from protoalign.rl.networks import ActorCritic, RelativeNet, Scene
 from protoalign.rl.relation import RelationNet
@@ -31,16 +35,17 @@ from protoalign.runs import Run
 from protoalign.settings import ENGINES, Engine, Settings, parse, plain
 from protoalign.worlds.base import Observation, Spec
 
-FORMAT = "protoalign agent 3"
-PARTS = ("task", "model", "explorer", "judge", "world_model")  # networks
-NETWORKS: dict[str, Callable[..., Any]] = {"relative": RelativeNet, "relation": RelationNet}
+FORMAT = "protoalign agent 4"
+PARTS = ("task", "model", "explorer", "judge", "world_model", "local")  # networks
+NETWORKS: dict[str, Callable[..., Any]] = {"relative": RelativeNet, "relation": RelationNet, "board": BoardNet}
+ASKED = 8  # boards that a policy is asked about at once
 
 
 @dataclass(frozen=True)
 class Agent:
     """All that was learned in the source. After the task stage alone there is no q_theta and no pi_exp yet.
 
-    The engine `opa` needs `model` and `explorer`, `bayes` needs `judge`.
+    The engine `opa` needs `model` and `explorer`; `bayes` needs `judge`, or in hosted worlds `local`.
     """
 
     spec: Spec  # of the source
@@ -48,7 +53,7 @@ class Agent:
     seed: int
     scene: Scene
     vocabulary: Vocabulary
-    task: ActorCritic  # pi_task
+    task: Any  # pi_task, an ActorCritic; None: somebody else's policy, which is `adopted`
     model: InferenceModel | None = None  # q_theta
     explorer: Explorer | None = None  # pi_exp
     judge: InferenceModel | None = None  # q_theta as `bayes` uses it: trained on games of its actor
@@ -57,6 +62,8 @@ class Agent:
     weights: np.ndarray | None = None  # [6] float32, of the world model's evidence (`model_judge.Weights`)
     alike: Alike = ()  # prototypes that its tiles do not tell apart
     presence: np.ndarray | None = None  # [2, K], how often prototypes are in an episode's first picture, and in one at all
+    local: LocalModel | None = None  # the world model of a hosted world
+    adopted: Callable[[Any], Any] | None = None  # a policy from observations in the source's look to actions; it is not saved
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -104,13 +111,20 @@ class Agent:
         """
         check_seed(seed)
         self.check_engine(engine)
+        if self.local is not None:
+            if oracle:
+                raise UserError("tiles of a hosted world are told apart byte by byte: there is no need of an oracle")
+            return align_sampled(target, self, episodes, seed, sure)  # type: ignore[arg-type]
         longest = self.longest if engine == "opa" else None
         return align(target, self, episodes, seed, sure, oracle, longest, engine)  # type: ignore[arg-type]
 
     @property
     def engines(self) -> tuple[Engine, ...]:
         """The engines that all is trained for."""
-        ready: dict[Engine, bool] = {"bayes": self.judge is not None, "opa": self.explorer is not None}
+        ready: dict[Engine, bool] = {
+            "bayes": self.judge is not None or self.local is not None,
+            "opa": self.explorer is not None,
+        }
         return tuple(name for name, done in ready.items() if done and self.presence is not None)
 
     def check_engine(self, engine: str) -> None:
@@ -127,7 +141,27 @@ class Agent:
         """The task policy, its eyes a mapping, or the source's vocabulary if there is none."""
         if mapping is not None:
             self.check(mapping)
+        if self.adopted is not None:
+            translate = None if mapping is None else mapping.translate
+            return Adopted(self.adopted, translate)  # type: ignore[return-value]
         return Policy(self.task, mapping or self.vocabulary.read, len(self.spec.actions), greedy, seed)
+
+    def plays(self) -> Plays:
+        """The policy on prototypes: grids [D, H, W] and numbers [D, M] to probabilities of actions [D, A]."""
+        if self.adopted is not None:
+            return Adopted(self.adopted).plays(self.vocabulary, len(self.spec.actions))
+        net = self.task
+
+        @jax.jit
+        def chances(net: Any, seen: Observation) -> jax.Array:
+            return jax.nn.softmax(net(net.encode(seen))[0])
+
+        def plays(grids: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+            room = 1 if len(grids) == 1 else -len(grids) % ASKED + len(grids)  # few shapes, few programs
+            filled = [np.concatenate([x, np.repeat(x[:1], room - len(x), 0)]) for x in (grids.astype(np.uint8), numbers)]
+            return np.asarray(chances(net, Observation(*filled)), np.float64)[: len(grids)]
+
+        return plays
 
     def check(self, mapping: Mapping) -> None:
         """Refuse a mapping that belongs to another agent."""
@@ -244,6 +278,31 @@ class Policy:
         return int(self._act(self.net, Observation(self.see(picture)[None], numbers[None]), noise)[0])
 
 
+class Adopted:
+    """Somebody else's policy, from observations to actions; shown a target through `translate`, in the source's pictures."""
+
+    def __init__(self, policy: Callable[[Any], Any], translate: Callable[[np.ndarray], np.ndarray] | None = None):
+        self.policy, self.translate = policy, translate
+
+    def __call__(self, observation: Any) -> int:
+        if self.translate is not None:
+            picture, numbers = split(observation)
+            picture = self.translate(picture)
+            observation = {"view": picture, "numbers": numbers} if isinstance(observation, dict) else picture
+        return int(np.asarray(self.policy(observation)).reshape(-1)[0])
+
+    def plays(self, vocabulary: Vocabulary, actions: int) -> Plays:
+        """The policy on grids of prototypes [D, H, W] and numbers [D, M]: what it does, as probabilities [D, A]."""
+
+        def plays(grids: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+            found = np.zeros((len(grids), actions))
+            for i, picture in enumerate(vocabulary.draw(grids)):
+                found[i, self({"view": picture, "numbers": numbers[i]} if numbers.shape[1] else picture)] = 1
+            return found
+
+        return plays
+
+
 def evaluate(policy: Callable[[Any], int], env: gymnasium.Env, episodes: int = 100, seed: int = 0) -> dict[str, Any]:
     """Any policy (observation -> action) over whole episodes of a Gymnasium environment.
 
@@ -279,6 +338,10 @@ def hideable(vocabulary: Vocabulary, spec: Spec, kinds: tuple[str, ...]) -> tupl
 def untrained(spec: Spec, settings: Settings, seed: int, scene: Scene, vocabulary: Vocabulary) -> Agent:
     """An agent with networks as they are before training."""
     which = hideable(vocabulary, spec, settings.infer.hide)
+    if settings.task.network == "board":
+        net = BoardNet(generator(seed, "task/network"), scene, settings.task.width)
+        local = LocalModel(generator(seed, "local/network"), scene, settings.local.width)
+        return Agent(spec, settings, seed, scene, vocabulary, net, local=local)
     task = NETWORKS[settings.task.network](generator(seed, "task/network"), scene, settings.task.width, which)
     explorer = explorer_from(task, which, generator(seed, "explore/network"), settings.explore.from_task)
     model = build_model(seed, scene, which, settings.infer)

@@ -65,13 +65,15 @@ class PPOConfig:
 class TaskConfig:
     """Training of the task policy pi_task."""
 
-    network: Literal["relative", "relation"] = "relative"
+    network: Literal["relative", "relation", "board"] = "relative"
     width: int = 64
     steps: int = 3_000_000
     history: int = 500_000
     """Steps of whole episodes kept for the inference model, spread evenly from the first policy to the last."""
     evaluation: int = 2048
     """Episodes played to measure it."""
+    novelty: float = 0.0
+    """Reward for a board that is new in an episode, in hosted worlds; it falls to 0 within the first 60 % of training."""
     ppo: PPOConfig = field(default_factory=PPOConfig)
 
     rounds = 1
@@ -185,6 +187,25 @@ class ModelConfig:
 
 
 @dataclass(frozen=True)
+class LocalConfig:
+    """Training of the world model of small patches."""
+
+    width: int = 40
+    """Hidden units of each of its three networks."""
+    transitions: int = 100_000
+    """Of the games in the source, so many at most are learned from."""
+    updates: int = 2000
+    """Gradient steps."""
+    batch: int = 1024
+    """Different patches per gradient step, for next tiles and for masked ones."""
+    boards: int = 48
+    """Boards per gradient step, for outcomes; half of them with one that is not the usual."""
+    renamed: float = 0.5
+    """How often some prototypes in an example, few or many, are renamed to the category that says nothing."""
+    learning_rate: float = 4e-3
+
+
+@dataclass(frozen=True)
 class Settings:
     """All stages of one preset."""
 
@@ -193,6 +214,7 @@ class Settings:
     explore: ExploreConfig = field(default_factory=ExploreConfig)
     judge: JudgeConfig = field(default_factory=JudgeConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
+    local: LocalConfig = field(default_factory=LocalConfig)
     target_episodes: int = 2048
     """Episodes of the target per measured return."""
 
@@ -210,6 +232,14 @@ PRESETS: dict[str, Settings] = {
         ExploreConfig(steps=10_000_000, rounds=1, refresh=0, hide_all=1.0, from_task=0.0, ppo=_PAPER_PPO),
     ),
 }
+
+_HOSTED_PPO = PPOConfig(
+    envs=32, segment=64, epochs=4, learning_rate=1.5e-3, discount=0.99, gae_lambda=0.95, final_entropy_coef=0.001
+)
+HOSTED = Settings(  # any world that is stepped on the host
+    TaskConfig("board", 128, 500_000, 150_000, 200, 0.02, _HOSTED_PPO),
+    target_episodes=200,
+)
 
 
 def of(own: Mapping[str, Settings], preset: str) -> Settings:

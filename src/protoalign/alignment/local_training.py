@@ -6,7 +6,6 @@ share, and the shares of what may follow from one situation stay as they are.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -37,31 +36,13 @@ from protoalign.rl.history import Episodes
 from protoalign.rl.networks import Scene
 from protoalign.rl.train import Store, fit
 from protoalign.rng import generator
+from protoalign.settings import LocalConfig
 
 CHUNK = 10  # gradient steps in one compiled call
 HELD_OUT = 0.1  # of the transitions
 SLOWER = 0.02  # the last learning rate, of the first
 DECAY = 1e-3
 MEASURED = 20_000  # held-out examples
-
-
-@dataclass(frozen=True)
-class LocalConfig:
-    """Training of the world model of small patches."""
-
-    width: int = 40
-    """Hidden units of each of its three networks."""
-    transitions: int = 100_000
-    """Of the games in the source, so many at most are learned from."""
-    updates: int = 2000
-    """Gradient steps."""
-    batch: int = 1024
-    """Different patches per gradient step, for next tiles and for masked ones."""
-    boards: int = 48
-    """Boards per gradient step, for outcomes; half of them with one that is not the usual."""
-    renamed: float = 0.5
-    """How often some prototypes in an example, few or many, are renamed to the category that says nothing."""
-    learning_rate: float = 4e-3
 
 
 class Transitions(NamedTuple):

@@ -19,7 +19,7 @@ from protoalign.perception.tile_types import TileTypes
 from protoalign.perception.tiles import cut
 from protoalign.perception.vocabulary import Vocabulary
 
-FORMAT = "protoalign mapping 3"
+FORMAT = "protoalign mapping 4"
 SHARED = 0.01  # prior probability that a prototype shares its look with another one, or is not in the target at all
 UNSURE = 0.9
 STRANGE = 2.0  # a variant with four times as many moving things came to 1.05, boards out of order to 3 and more
@@ -46,6 +46,14 @@ class Moment(NamedTuple):
     pictures: np.ndarray  # [at most FRAMES, height, width, 3] uint8, of the first steps
 
 
+class Draws(NamedTuple):
+    """A posterior as D different assignments. NumPy arrays."""
+
+    types: np.ndarray  # [D, T] int32, which of K hideable prototypes each tile type is; K: none of these
+    logs: np.ndarray  # [D] float32, their log-probabilities; what is missing from 1 is kept back for those that were not found
+    instead: np.ndarray  # [T] int32, the hideable prototype that each type is taken for if it has to be one
+
+
 @dataclass
 class Mapping:
     """What each tile type is. `mapping(picture)`: prototypes; `mapping.translate(picture)`: the scene in source pictures."""
@@ -64,6 +72,7 @@ class Mapping:
     joint: np.ndarray | None = None  # [K!] logs, evidence about all assignments of K rows to K prototypes, if there is such
     doubt: float = 0.0  # nats: of these, those within so many of the best are as good
     strangeness: float = 0.0  # as `TargetModel` has it: above STRANGE the target does not work as the source does
+    draws: Draws | None = None  # the posterior as different assignments, where it was sampled; the scores are not used then
     trace: Moment | None = None
     about: dict[str, Any] = field(default_factory=dict)  # where it was found: the target's look, seed, ...
 
@@ -111,6 +120,10 @@ class Mapping:
     def belief(self) -> np.ndarray:
         """Probabilities [types, K] of the hideable prototypes."""
         types = len(self.tile_types)
+        if self.draws is not None:
+            kinds, chance = len(self.hideable), np.exp(self.draws.logs.astype(float))
+            marks = self.draws.types[..., None] == np.arange(kinds)
+            return np.einsum("d,dtk->tk", chance, marks) + max(1 - chance.sum(), 0.0) / (kinds + 1)
         if self.posterior is not None:
             kinds = len(self.hideable)
             return (np.exp(self.posterior) @ assignments.marks(kinds)).reshape(kinds, kinds)[:types]
@@ -120,6 +133,10 @@ class Mapping:
     def prototypes(self) -> np.ndarray:
         """What each tile type is taken for, [types]."""
         types = len(self.tile_types)
+        if self.draws is not None:
+            best = self.draws.types[self.draws.logs.argmax()] if len(self.draws.logs) else self.draws.instead
+            best = np.where(best == len(self.hideable), self.draws.instead, best)
+            return np.array(self.hideable)[best] if types else np.zeros(0, int)
         if self.undoubted is not None:
             return np.array(self.hideable)[assignments.table(len(self.hideable))[self.undoubted.argmax()][:types]]
         return np.array(self.hideable)[hypotheses.decode(self.evidence, self.one_to_one)[:types]] if types else np.zeros(0, int)
@@ -131,12 +148,15 @@ class Mapping:
 
     @property
     def sureness(self) -> float:
-        """The probability that all of it is right, prototypes included that were not met.
+        """The probability that all of it is right, prototypes included that were not met; if it was sampled, that all that was
+        met is.
 
         0 where what happens would hardly ever happen in the source, whatever things are: judges know nothing of such a world.
         """
         if self.strangeness > STRANGE:
             return 0.0
+        if self.draws is not None:
+            return float(np.exp(self.draws.logs.max())) if len(self.tile_types) else 1.0
         unmet = self.unmet & (self.missed < 1)  # what was never met in the source either is not missed
         own = self.missed * (1 - SHARED)
         absent = float(np.prod(np.where(unmet, own / (own + SHARED), 1.0)))
@@ -158,6 +178,9 @@ class Mapping:
         """What is odd about this target, in words; nothing if types and prototypes match one to one and are certain."""
         counts = {c: int((self.prototypes == c).sum()) + int(self.known[k]) for k, c in enumerate(self.hideable)}
         found = [f"{n} tile types were taken for {self.names[c]}" for c, n in counts.items() if n > 1]
+        if self.draws is not None and len(self.tile_types):
+            none = 1 - self.belief.sum(1)
+            found += [f"tile type {i} seems to be none of the source's kinds" for i in np.flatnonzero(none > 0.5)]
         if len(self.prototypes) > len(self.hideable):
             found.append(f"{len(self.prototypes)} new tile types for {len(self.hideable)} prototypes")
         expected = [
@@ -195,8 +218,12 @@ class Mapping:
         new = codes == len(table) - 1
         if new.any():
             left = np.flatnonzero(self.unmet)
-            tiles = cut(picture, self.vocabulary.tile)[new]
-            shown[new] = self.hideable[left[0]] if len(left) == 1 else self.vocabulary.nearest(tiles)
+            if len(left) == 1:
+                shown[new] = self.hideable[left[0]]
+            elif self.tile_types.exact:  # looks tell nothing
+                shown[new] = self.vocabulary.prototype_of[self.vocabulary.counts.argmax()]
+            else:
+                shown[new] = self.vocabulary.nearest(cut(picture, self.vocabulary.tile)[new])
         return shown.astype(np.uint8 if len(self.names) < 256 else np.int32)
 
     def translate(self, picture: np.ndarray) -> np.ndarray:
@@ -222,6 +249,8 @@ class Mapping:
         arrays: dict[str, np.ndarray] = {"score": self.score, "known": self.known, "missed": self.missed}
         if self.joint is not None:
             arrays["joint"] = self.joint
+        if self.draws is not None:
+            arrays |= {f"draws.{key}": value for key, value in self.draws._asdict().items()}
         for name, part in (("vocabulary", self.vocabulary), ("tile_types", self.tile_types)):
             parts, words[name] = part.save()
             arrays |= {f"{name}.{key}": value for key, value in parts.items()}
@@ -275,7 +304,7 @@ class Mapping:
             return {key.removeprefix(f"{name}."): value for key, value in arrays.items() if key.startswith(f"{name}.")}
 
         try:
-            trace = part("trace")
+            trace, drawn = part("trace"), part("draws")
             vocabulary = Vocabulary.load(part("vocabulary"), said["vocabulary"])
             names, hideable = tuple(map(str, said["names"])), tuple(map(int, said["hideable"]))
             mapping = Mapping(
@@ -293,6 +322,7 @@ class Mapping:
                 arrays.get("joint"),
                 float(said["doubt"]),
                 float(said["strangeness"]),
+                Draws(**drawn) if drawn else None,
                 Moment(**trace) if trace else None,
                 dict(said["about"]),
             )
@@ -312,13 +342,19 @@ class Mapping:
                     and joint.shape == (len(assignments.table(kinds)),)
                 )
                 fits = fits and bool(np.isfinite(joint).all())
+            if mapping.draws is not None:
+                drawn_types, logs, instead = mapping.draws
+                fits = fits and drawn_types.shape == (len(logs), types) and logs.ndim == 1 and instead.shape == (types,)
+                fits = fits and drawn_types.dtype.kind == instead.dtype.kind == "i" and bool(np.isfinite(logs).all())
+                fits = fits and all(x.min(initial=0) >= 0 and x.max(initial=0) <= kinds for x in (drawn_types, instead))
+                fits = fits and instead.max(initial=0) < kinds and float(np.exp(logs.astype(float)).sum()) < 1.001
             if not fits or len(names) != vocabulary.num_prototypes or not np.isfinite(arrays["score"]).all():
                 raise ValueError
             known_kinds = all(0 <= c < len(names) for c in hideable)
             if not known_kinds or not np.isfinite(mapping.strangeness) or not 0 <= mapping.sureness <= 1:
                 raise ValueError
             str(mapping)  # whatever is wrong with it shows here, not when it is used
-            mapping(np.zeros((*vocabulary.tile, 3), np.uint8))
+            mapping(np.zeros((*mapping.tile_types.tile, 3), np.uint8))
         except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, AssertionError, MemoryError):
             raise UserError(f"the mapping {stem} is damaged or was changed by hand: find it again") from None
         return mapping

@@ -10,16 +10,16 @@ What the judge says allows for assignments that were not found. The pool's own s
 they said 0.998 (456 steps above 0.99, in 30 targets), the best assignment was right in 0.954 of the steps. So UNFOUND is kept
 back of every probability that leaves the judge, and it never says 0.99. This is an allowance, not a calibration.
 
-These are parts for worlds in which no q_theta can be trained: no command or stage uses them yet.
+It serves hosted worlds, in which no q_theta can be trained.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
 from protoalign.alignment import foresight
 from protoalign.alignment.local_model import LocalModel, categories
+from protoalign.alignment.mapping import Draws
 from protoalign.alignment.sampling import Sampler
 from protoalign.alignment.target_evidence import TargetEvidence
 
@@ -34,13 +34,6 @@ PATIENCE = 6  # such steps before curiosity
 TELLING = 0.1  # nats that an action has to be expected to tell
 
 
-class Draws(NamedTuple):
-    """A posterior as D different assignments; their probabilities sum to 1 - UNFOUND."""
-
-    types: np.ndarray  # [D, T], which of K hideable prototypes each tile type is; K: none of these
-    logs: np.ndarray  # [D], their log-probabilities
-
-
 class SampledJudge:
     """One target, watched by a world model. Pictures are codes of `TileTypes` [H, W], with how many types have been met so far
     and numbers [1, M]."""
@@ -49,6 +42,7 @@ class SampledJudge:
         self.model, self.hideable = model.on_host(), hideable
         self.evidence = TargetEvidence(self.model, rng)
         self.sampler = Sampler(self.evidence, hideable, rng)
+        self.steps = 0
 
     def begin(self, seen: np.ndarray, types: int, numbers: np.ndarray, first: bool = True) -> None:
         """An episode's `first` picture, or another one from which to go on."""
@@ -58,6 +52,7 @@ class SampledJudge:
 
     def watch(self, action: int, reward: float, seen: np.ndarray, types: int, numbers: np.ndarray, ended: bool = False) -> None:
         """A step and the picture after it; `ended`: by itself, not cut off."""
+        self.steps += 1
         after, later = seen.astype(np.int64), numbers[0].astype(np.float32)
         self.evidence.watch(self.codes, action, reward, ended, after, types, (self.numbers, later))
         self.codes, self.numbers = after, later
@@ -74,10 +69,12 @@ class SampledJudge:
             sampler.move(sampler.best, int(t))
 
     def score(self) -> Draws:
-        """All that is known, of all episodes."""
+        """All that is known, of all episodes; probabilities sum to 1 - UNFOUND."""
         back = np.zeros(self.sampler.none + 1, np.int64)
         back[self._columns] = np.arange(len(self.hideable) + 1)
-        return Draws(back[self.sampler.pool], self.sampler.logs + np.log(1 - UNFOUND))
+        pool, logs = self.sampler.pool, self.sampler.logs + np.log(1 - UNFOUND)
+        instead = back[self.sampler.likeliest()] if pool.shape[1] else np.zeros(0)
+        return Draws(back[pool].astype(np.int32), logs.astype(np.float32), instead.astype(np.int32))
 
     def belief(self) -> np.ndarray:
         """Probabilities [T, K + 1] of what each type is, the last of none of these; UNFOUND of each row is dealt out evenly."""
@@ -87,6 +84,13 @@ class SampledJudge:
     def sureness(self) -> float:
         """How probable it is that all types that were met are what the best assignment says."""
         return (1 - UNFOUND) * float(np.exp(self.sampler.logs.max()))
+
+    @property
+    def strangeness(self) -> float:
+        """How many nats a step, more than is to be expected, what happened surprises the best assignment."""
+        if not self.sampler.pool.shape[1] or not self.steps:
+            return 0.0
+        return max(self.sampler.excess(self.sampler.packs)[0], 0.0) / self.steps
 
     @property
     def _columns(self) -> list[int]:

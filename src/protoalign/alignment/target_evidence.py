@@ -175,7 +175,8 @@ class TargetEvidence:
         weights = self.rows[sort].kept if weights is None else weights
         chosen = [self.rows[sort].rows[i] for i in weights]
         number, boards, known = len(chosen), sort == "outcome", self.model.scene.numbers
-        cells = np.array([r.cells for r in chosen], np.int64).reshape(number, *([self.model.scene.tiles] if boards else []), 9)
+        tiles = [len(chosen[0].cells) if chosen else 0] if boards else []  # all boards of a target are of one size
+        cells = np.array([r.cells for r in chosen], np.int64).reshape(number, *tiles, 9)
         result = np.array([r.result for r in chosen], np.int64).reshape(number, *([1 + known] if boards else []))
         action, board = (np.array([getattr(r, name) for r in chosen], np.int64) for name in ("action", "board"))
         numbers = np.array([r.numbers for r in chosen], np.float32).reshape(number, known)

@@ -23,7 +23,7 @@ from protoalign.alignment.model_judge import ModelJudge
 from protoalign.alignment.target_judge import TargetJudge, TargetModel
 from protoalign.errors import UserError
 from protoalign.perception.tile_types import TileTypes
-from protoalign.perception.tiles import check_picture
+from protoalign.perception.tiles import Tile, check_picture
 from protoalign.perception.vocabulary import Vocabulary
 from protoalign.rl.networks import ActorCritic, Believed, Scene
 from protoalign.rl.rollout import act
@@ -69,12 +69,24 @@ def split(observation: Any) -> tuple[np.ndarray, np.ndarray]:
     return np.asarray(observation), np.zeros(0, np.float32)
 
 
-def check_target(target: gymnasium.Env, spec: Spec, vocabulary: Vocabulary, observation: Any) -> None:
-    """Refuse a target that the agent cannot play in, with the reason."""
+def check_limits(episodes: int, sure: float | None) -> None:
+    if episodes < 1:
+        raise UserError(f"--episodes {episodes}: use at least 1")
+    if sure is not None and not 0 < sure < 1:
+        raise UserError(f"--sure {sure}: use a probability between 0 and 1, e.g. 0.99")
+
+
+def check_target(target: gymnasium.Env, spec: Spec, tile: Tile, observation: Any, any_size: bool = False) -> None:
+    """Refuse a target that the agent cannot play in, with the reason; boards of `any_size` may be allowed."""
     picture, numbers = split(observation)
     check_picture(picture)
-    (height, width), (h, w) = spec.grid, vocabulary.tile
-    if picture.shape != (height * h, width * w, 3):
+    (height, width), (h, w) = spec.grid, tile
+    if any_size and (picture.shape[0] % h or picture.shape[1] % w or not picture.size):
+        raise UserError(
+            f"the target shows pictures of {picture.shape[0]} x {picture.shape[1]} pixels, which are not made of tiles of "
+            f"{h} x {w}: give the environment an attribute `tile` (height, width)"
+        )
+    if not any_size and picture.shape != (height * h, width * w, 3):
         raise UserError(
             f"the target shows pictures of {picture.shape[0]} x {picture.shape[1]} pixels; the source shows {height} x {width} "
             f"tiles of {h} x {w}, {height * h} x {width * w} pixels"
@@ -111,12 +123,9 @@ def align(
     longer than `longest` steps. Tiles are grouped into types by their looks or, with `oracle`, by the grid of labels that the
     target gives as `info["categories"]`; what the labels mean is not looked at.
     """
-    if episodes < 1:
-        raise UserError(f"--episodes {episodes}: use at least 1")
-    if sure is not None and not 0 < sure < 1:
-        raise UserError(f"--sure {sure}: use a probability between 0 and 1, e.g. 0.99")
+    check_limits(episodes, sure)
     observation, info = target.reset(seed=seed)
-    check_target(target, agent.spec, agent.vocabulary, observation)
+    check_target(target, agent.spec, agent.vocabulary.tile, observation)
     if oracle and "categories" not in info:
         raise UserError("the target gives no info['categories']: group tiles by their looks, without the oracle")
     weighing = agent.weighing(elsewhere(target, agent.spec)) if engine == "bayes" else Weighing(1.0, 0.0, 0.0)
@@ -129,7 +138,7 @@ def align(
     doubt = weighing.doubt if whole else 0.0
 
     def see(observation: Any, info: dict[str, Any]) -> tuple[np.ndarray, tuple[np.ndarray, int, np.ndarray]]:
-        check_target(target, agent.spec, agent.vocabulary, observation)
+        check_target(target, agent.spec, agent.vocabulary.tile, observation)
         picture, numbers = split(observation)
         codes = types.see(picture, info.get("categories") if oracle else None)
         return picture, (codes, len(types), numbers[None].astype(np.float32))
@@ -146,12 +155,8 @@ def align(
         return found
 
     returns: list[float] = []
-    episode_of: list[int] = []
-    actions: list[int] = []
-    rewards: list[float] = []
-    beliefs: list[np.ndarray] = []
-    sureness: list[float] = []
-    pictures: list[np.ndarray] = []
+    trace = Trace()
+    actions = trace.actions
     key = jax.random.key(seed)
     enough = False  # it is sure
     limit = longest or agent.spec.max_steps
@@ -168,21 +173,13 @@ def align(
                 for one in judges:
                     one.begin(*seen, first=False)
             action = actor(judge, now, jax.random.fold_in(key, len(actions)))
-            if len(types) <= FEW or len(actions) % SELDOM == 0:  # posteriors of many types take their time
-                beliefs.append(now.belief)
-                sureness.append(now.sureness)
-            else:
-                beliefs.append(beliefs[-1])
-                sureness.append(sureness[-1])
-            if len(pictures) < FRAMES:
-                pictures.append(picture)
+            # Posteriors of many types take their time.
+            trace.before(episode, picture, now if len(types) <= FEW or len(actions) % SELDOM == 0 else None)
             observation, reward, terminated, truncated, info = target.step(np.int64(action))
             picture, seen = see(observation, info)
             for one in judges:
                 one.watch(action, float(reward), *seen)
-            episode_of.append(episode)
-            actions.append(action)
-            rewards.append(float(reward))
+            trace.after(action, float(reward))
             returns[-1] += float(reward)
             over = bool(terminated or truncated or time + 1 == limit)
             now = mapping(episode + over)
@@ -192,16 +189,43 @@ def align(
                 break
         if enough:
             break
-    trace = Moment(
-        np.array(episode_of, np.int32),
-        np.array(actions, np.int32),
-        np.array(rewards, np.float32),
-        np.stack([_padded(b, len(types)) for b in beliefs]).astype(np.float32),
-        np.array(sureness, np.float32),
-        np.stack(pictures),
-    )
     types.freeze()
-    return replace(now, trace=trace)
+    return replace(now, trace=trace.moment(len(types)))
+
+
+class Trace:
+    """What happens while finding out, written down step by step."""
+
+    def __init__(self) -> None:
+        self.episodes: list[int] = []
+        self.actions: list[int] = []
+        self.rewards: list[float] = []
+        self.beliefs: list[np.ndarray] = []
+        self.sureness: list[float] = []
+        self.pictures: list[np.ndarray] = []
+
+    def before(self, episode: int, picture: np.ndarray, mapping: Mapping | None) -> None:
+        """What is seen and believed before an action; without a mapping, what was believed the last time."""
+        self.episodes.append(episode)
+        self.beliefs.append(self.beliefs[-1] if mapping is None else mapping.belief)
+        self.sureness.append(self.sureness[-1] if mapping is None else mapping.sureness)
+        if len(self.pictures) < FRAMES:
+            self.pictures.append(picture)
+
+    def after(self, action: int, reward: float) -> None:
+        self.actions.append(action)
+        self.rewards.append(reward)
+
+    def moment(self, types: int) -> Moment:
+        """All of it, of so many types as were met in the end."""
+        return Moment(
+            np.array(self.episodes, np.int32),
+            np.array(self.actions, np.int32),
+            np.array(self.rewards, np.float32),
+            np.stack([_padded(b, types) for b in self.beliefs]).astype(np.float32),
+            np.array(self.sureness, np.float32),
+            np.stack(self.pictures),
+        )
 
 
 def elsewhere(target: gymnasium.Env, spec: Spec) -> bool:

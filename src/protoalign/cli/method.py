@@ -29,6 +29,8 @@ def run(
     episodes: int = 4,
     engine: Literal["both", "bayes", "opa"] = "both",
     hide: tuple[str, ...] = (),
+    tile: int | None = None,
+    picture: str | None = None,
     out: Path | None = None,
     preset: Preset = "fast",
     json: bool = False,
@@ -43,10 +45,12 @@ def run(
         seed: Everything random follows from it.
         steps: Environment steps of the task policy; the preset's number if not given.
         explore_steps: Environment steps of opa's exploration policy; the preset's number if not given.
-        target: The target's look: target, random:<seed>, or a folder of PNG files.
+        target: The target's look: target, random:<seed>, a folder of PNG files, or for gym:ID another gym:ID.
         episodes: Episodes in the target while finding out.
         engine: bayes, opa, or both.
         hide: Kinds of things that may look new in a target; the preset's if none is named.
+        tile: Size of a tile in pixels, for worlds called gym:ID.
+        picture: Where such a world's picture is: obs, render, or a key of the observation; obs if not given.
         out: The run folder; runs/WORLD-sSEED if not given.
         preset: fast (two CPU cores, minutes) or paper (the paper's networks and settings, many hours).
         json: Print the result as one line of JSON.
@@ -57,7 +61,7 @@ def run(
     from protoalign.worlds import registry
 
     out = out or default_folder(env, seed)
-    world = registry.make(env)
+    world = registry.make(env, **_options(tile=tile, picture=picture))
 
     def show(name: Engine, result: dict[str, Any]) -> None:
         with beside_bars():
@@ -83,6 +87,8 @@ def task(
     seed: int = 0,
     steps: int | None = None,
     hide: tuple[str, ...] = (),
+    tile: int | None = None,
+    picture: str | None = None,
     out: Path | None = None,
     preset: Preset = "fast",
     json: bool = False,
@@ -96,6 +102,8 @@ def task(
         seed: Everything random follows from it.
         steps: Environment steps to train for; the preset's number if not given.
         hide: Kinds of things that may look new in a target, e.g. --hide water grass; the preset's if none is named.
+        tile: Size of a tile in pixels, for worlds called gym:ID.
+        picture: Where such a world's picture is: obs, render, or a key of the observation; obs if not given.
         out: The run folder; runs/WORLD-sSEED if not given.
         preset: fast (two CPU cores, minutes) or paper (the paper's network and settings).
         json: Print the result as one line of JSON.
@@ -106,7 +114,7 @@ def task(
     from protoalign.worlds import registry
 
     out = out or default_folder(env, seed)
-    world = registry.make(env)
+    world = registry.make(env, **_options(tile=tile, picture=picture))
     settings = stages.settings_of(world, preset, steps, hide=hide)
     store = Run(out)
     with store.lock():
@@ -161,6 +169,21 @@ def explore(run: Folder, steps: int | None = None, json: bool = False) -> None:
     say(f"everything right after one, two, four episodes: {one:.3f}, {two:.3f}, {four:.3f}. Next: protoalign transfer {run}")
 
 
+def _options(**given: Any) -> dict[str, Any]:
+    """What was given."""
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def world_of(store: Any, name: str) -> Any:
+    """The world called so, made as that of a run folder was, if it is one."""
+    from protoalign.worlds import registry
+
+    made = store.config.get("world", {})
+    if not name.startswith("gym:") or not isinstance(made, dict):
+        return registry.make(name)
+    return registry.make(name, **{key: made[key] for key in ("tile", "picture", "crop") if key in made})
+
+
 def _stage(run: Path, *names: str, **budget: int | None) -> dict[str, Any]:
     """Train stages of the agent in a run folder, one after the other; the folder's result."""
     runtime.configure()
@@ -168,13 +191,16 @@ def _stage(run: Path, *names: str, **budget: int | None) -> dict[str, Any]:
     from protoalign.agent import Agent
     from protoalign.runs import Run
     from protoalign.settings import shorten
-    from protoalign.worlds import registry
 
     store = Run(run, create=False)
     with store.lock():
         agent = Agent.load(run)
         agent = replace(agent, settings=shorten(agent.settings, **budget))
-        world = registry.make(agent.spec.name)
+        world = world_of(store, agent.spec.name)
+        if agent.local is not None or agent.settings.task.network == "board":
+            if names[0] != "model":
+                raise UserError(f"{agent.spec.name} is stepped on the host: use 'protoalign model' there")
+            names = ("hosted_model",)
         for name in names:
             agent = getattr(stages, name)(world, store, agent)
     return store.result()
@@ -220,11 +246,10 @@ def transfer(
     from protoalign import stages
     from protoalign.agent import Agent
     from protoalign.runs import Run
-    from protoalign.worlds import registry
 
     store = Run(run, create=False)
     agent = Agent.load(run)
-    world = registry.make(env or agent.spec.name)
+    world = world_of(store, env or agent.spec.name)
     mapping, found = stages.transfer(
         agent, world, target, episodes, seed, sure, oracle, engine=engine, noise=noise, jitter=jitter
     )
@@ -275,12 +300,13 @@ def evaluate(
     from protoalign.rng import check_seed, stream
     from protoalign.runs import Run
     from protoalign.stages import MAPPINGS, source_of
-    from protoalign.worlds import registry
 
     check_seed(seed)
     store = Run(run, create=False)
     agent = Agent.load(run)
-    world = registry.make(env or agent.spec.name)
+    world = world_of(store, env or agent.spec.name)
+    if agent.local is not None:
+        raise UserError(f"{agent.spec.name} is stepped on the host: 'protoalign transfer' measures it in the source, too")
     if world.spec.grid != agent.spec.grid or world.spec.actions != agent.spec.actions:
         raise UserError(f"a policy trained in {agent.spec.name} cannot play in {world.spec.name}: other grid or actions")
     if episodes is not None:

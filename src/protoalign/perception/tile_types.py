@@ -25,7 +25,7 @@ from protoalign.errors import UserError
 from protoalign.perception import layers
 from protoalign.perception.classifier import TileClassifier
 from protoalign.perception.light import Centres
-from protoalign.perception.tiles import as_tiles, check_picture, cut, distinct, vectors
+from protoalign.perception.tiles import Tile, as_tiles, check_picture, cut, distinct, vectors
 from protoalign.perception.vocabulary import Vocabulary
 
 CLEAN = 0.25  # share of a picture's tiles that have an identical one, in the picture or in the source, if there is no noise
@@ -36,17 +36,20 @@ KEPT = 100_000  # tiles that taught nothing and are remembered nevertheless, to 
 
 
 class TileTypes:
-    def __init__(self, vocabulary: Vocabulary, oracle: bool = False, noisy: bool | None = None):
+    def __init__(self, vocabulary: Vocabulary, oracle: bool = False, noisy: bool | None = None, exact: Tile | None = None):
         """Empty. With `oracle`, types are told by labels, which mean nothing but sameness.
 
-        Whether there is noise is judged by the first picture, if `noisy` does not say so.
+        Whether there is noise is judged by the first picture, if `noisy` does not say so. `exact`: a tile is what it is byte by
+        byte, known only if it is a picture of the source, and of this size, which may be another than the source's.
         """
         self.vocabulary = vocabulary
         self.oracle = oracle
-        self.noisy = noisy
+        self.noisy = False if exact else noisy
+        self.exact = exact is not None
+        self.tile = exact or vocabulary.tile
         self.frozen = False
         self._types = 0
-        self._centres = Centres(vocabulary.tile)  # K of them: the different tiles met if clean, clusters if noisy
+        self._centres = Centres(self.tile)  # K of them: the different tiles met if clean, clusters if noisy
         self._codes = np.zeros(0, np.int32)  # [K]
         self._thing = np.zeros(0, bool)  # [K] that were found to show a thing on a ground
         self._tiles: list[np.ndarray] = []  # K arrays of some tiles [n, h, w, 3] uint8
@@ -70,7 +73,7 @@ class TileTypes:
     def pictures(self) -> np.ndarray:
         """One picture of each type, [T, h, w, 3] uint8: the first tile met, or the mean of some under noise."""
         shown = [tiles.mean(0).round() if self.noisy else tiles[0] for tiles in self.examples]
-        return np.array(shown, np.uint8).reshape(-1, *self.vocabulary.tile, 3)
+        return np.array(shown, np.uint8).reshape(-1, *self.tile, 3)
 
     def see(self, picture: np.ndarray, labels: np.ndarray | None = None) -> np.ndarray:
         """The codes [H, W] int32 of a picture [H*h, W*w, 3]; tiles not met before may found new types, unless frozen.
@@ -79,7 +82,7 @@ class TileTypes:
         """
         if self.frozen:
             return self(picture)
-        tiles = cut(check_picture(picture), self.vocabulary.tile)
+        tiles = cut(check_picture(picture), self.tile)
         if tiles.ndim != 5:
             raise UserError(f"one picture at a time: [height, width, 3], not {list(np.shape(picture))}")
         flat = np.ascontiguousarray(tiles).reshape(-1, *tiles.shape[2:])
@@ -103,7 +106,7 @@ class TileTypes:
 
     def __call__(self, picture: np.ndarray) -> np.ndarray:
         """The codes [..., H, W] int32 of pictures [..., H*h, W*w, 3]. Nothing is learned: C + T is a tile unlike all met."""
-        tiles = cut(check_picture(picture), self.vocabulary.tile)
+        tiles = cut(check_picture(picture), self.tile)
         grid = tiles.shape[:-3]
         boards = np.ascontiguousarray(tiles).reshape(-1, grid[-2] * grid[-1], *tiles.shape[-3:])
         noisy = self._is_noisy(boards[0]) if self.noisy is None and len(boards) else self.noisy
@@ -136,6 +139,11 @@ class TileTypes:
     def _source(self) -> set[bytes]:
         return {picture.tobytes() for picture in self.vocabulary.references.pictures}
 
+    @cached_property
+    def _prototype(self) -> dict[bytes, int]:
+        known = self.vocabulary
+        return {picture.tobytes(): int(known.prototype_of[i]) for i, picture in enumerate(known.pictures) if known.met[i]}
+
     def _see_clean(self, tiles: np.ndarray, labels: np.ndarray | None) -> np.ndarray:
         tiles = self._relit(tiles[None])[0]
         different, which = distinct(tiles)
@@ -163,6 +171,8 @@ class TileTypes:
 
         `beside` [n, h, w, 3]: other tiles of the picture that have no code yet, but may be grounds.
         """
+        if self.exact:
+            return self._prototype.get(tile.tobytes(), self._next), False
         known = int(self.vocabulary.recognise(tile[None])[0])
         if known >= 0:
             return known, False
@@ -178,9 +188,7 @@ class TileTypes:
 
     def _met(self, which: np.ndarray) -> np.ndarray:
         """Clean tiles [..., h, w, 3] that were met, by number [...]."""
-        every = (
-            np.stack([tiles[0] for tiles in self._tiles]) if self._tiles else np.zeros((0, *self.vocabulary.tile, 3), np.uint8)
-        )
+        every = np.stack([tiles[0] for tiles in self._tiles]) if self._tiles else np.zeros((0, *self.tile, 3), np.uint8)
         return every[which]
 
     def _read_clean(self, boards: np.ndarray) -> np.ndarray:
@@ -199,7 +207,7 @@ class TileTypes:
 
     def _relit(self, boards: np.ndarray) -> np.ndarray:
         """Tiles of clean pictures [B, N, h, w, 3], those of pictures in another light as they were met."""
-        if not len(self._centres):
+        if self.exact or not len(self._centres):
             return boards
         different, which = distinct(boards)
         met = np.array([(mark := tile.tobytes()) in self._exact or mark in self._source for tile in different])
@@ -216,7 +224,7 @@ class TileTypes:
             # One plain colour may be any other in another light. So most tiles must fit, and more than one sort of them.
             sorts = np.array([len(set(n[f].tolist())) for n, f in zip(nearest, fits, strict=True)])
             lit = (shift != 0).any((1, 2)) & (fits.mean(1) >= 0.5) & (sorts > 1)
-            levelled = as_tiles(x, self.vocabulary.tile)
+            levelled = as_tiles(x, self.tile)
             levelled[fits] = self._met(nearest[fits])
             boards[some[lit]] = levelled[lit]
         return boards
@@ -258,11 +266,11 @@ class TileTypes:
 
     def _meet_cluster(self, x: np.ndarray) -> int:
         """A new cluster, from some of its tiles [n, h*w*3]; its code."""
-        tiles = as_tiles(x[:EXAMPLES], self.vocabulary.tile)
+        tiles = as_tiles(x[:EXAMPLES], self.tile)
         assert self.vocabulary.detector is not None
         code = self._next
         if self.vocabulary.detector.unseen(tiles).mean() < 0.5:
-            code = int(self.vocabulary.nearest(as_tiles(x.mean(0, keepdims=True), self.vocabulary.tile))[0])
+            code = int(self.vocabulary.nearest(as_tiles(x.mean(0, keepdims=True), self.tile))[0])
         self._meet(tiles, x.mean(0), code)
         return code
 
@@ -270,7 +278,7 @@ class TileTypes:
         """Codes [B, N] of the tiles of noisy pictures [B, N, h, w, 3]."""
         assert self.vocabulary.detector is not None
         x = self._centres.level(vectors(boards)).reshape(-1, self._centres.vectors.shape[1])
-        tiles = as_tiles(x, self.vocabulary.tile)
+        tiles = as_tiles(x, self.tile)
         codes = np.full(len(tiles), self._next, np.int32)
         fits = np.zeros(len(tiles), bool)
         if len(self._centres):
@@ -286,18 +294,25 @@ class TileTypes:
 
     def save(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays, and what can be written as JSON; without the vocabulary."""
-        tiles = np.concatenate(self._tiles) if self._tiles else np.zeros((0, *self.vocabulary.tile, 3), np.uint8)
+        tiles = np.concatenate(self._tiles) if self._tiles else np.zeros((0, *self.tile, 3), np.uint8)
         arrays = {"tiles": tiles, "tiles_each": np.array([len(some) for some in self._tiles], np.int64)}
         arrays |= {"codes": self._codes, "thing": self._thing, "centres": self._centres.vectors}
         if self._classifier is not None:
             arrays |= {f"classifier.{name}": array for name, array in self._classifier.save().items()}
-        info = {"oracle": self.oracle, "noisy": self.noisy, "frozen": self.frozen, "types": self._types}
+        info = {
+            "oracle": self.oracle,
+            "noisy": self.noisy,
+            "frozen": self.frozen,
+            "types": self._types,
+            "exact": list(self.tile) if self.exact else None,
+        }
         return arrays, info | {"limit": self._centres.limit, "labels": [[int(k), int(v)] for k, v in self._labels.items()]}
 
     @classmethod
     def load(cls, vocabulary: Vocabulary, arrays: dict[str, np.ndarray], info: dict[str, Any]) -> "TileTypes":
         """What was saved, with the same vocabulary."""
-        types = cls(vocabulary, info["oracle"], info["noisy"])
+        exact = info["exact"]
+        types = cls(vocabulary, info["oracle"], info["noisy"], (int(exact[0]), int(exact[1])) if exact else None)
         types.frozen, types._types = info["frozen"], info["types"]
         types._centres.vectors, types._centres.limit = arrays["centres"], info["limit"]
         types._codes, types._thing = arrays["codes"], arrays["thing"]

@@ -41,6 +41,13 @@ class Vocabulary:
         prototype = found.group[which].astype(np.int32)
         return cls(pictures, prototype, found.ground[which], found.thing[which], every, none)
 
+    @classmethod
+    def each(cls, pictures: np.ndarray, counts: np.ndarray) -> "Vocabulary":
+        """From pictures [ids, h, w, 3] that were met `counts` [ids] times: each is a prototype of its own."""
+        pictures = np.ascontiguousarray(check_picture(pictures))
+        every, none = np.ones(len(pictures), bool), np.zeros(len(pictures), bool)
+        return cls(pictures, np.arange(len(pictures), dtype=np.int32), none, none, every, np.asarray(counts, np.int64))
+
     def learn(self, met: np.ndarray, rng: np.random.Generator, counts: np.ndarray | None = None) -> "Vocabulary":
         """One that knows only the pictures `met` [ids] bool and has a detector of all others.
 

@@ -6,14 +6,17 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from protoalign.agent import Agent
+from protoalign.agent import Agent, Policy
 from protoalign.alignment.mapping import Mapping
 from protoalign.alignment.transfer import split
 from protoalign.errors import UserError
 from protoalign.report.result import Result
 from protoalign.report.story import Game, Pair, Shown
+from protoalign.rl.host_evaluate import Eyes, nearest
 from protoalign.worlds import registry
 from protoalign.worlds.base import World
+from protoalign.worlds.gym import GymWorld
+from protoalign.worlds.looks import cut
 
 FILMED = 120  # steps of a game, at most
 
@@ -27,20 +30,25 @@ def again(result: Result, agent: Agent, mapping: Mapping) -> Shown:
     name, look, seed = result.text("env"), result.text("target"), result.count("transfer_seed")
     nuisances = {key: result.number(key) for key in ("noise", "jitter") if key in result and result.number(key)}
     try:
-        world = registry.make(name)
+        options = {"tile": agent.vocabulary.tile} if name.startswith("gym:") else {}
+        world = registry.make(name, **options)
         if world.spec.grid != agent.spec.grid or world.spec.actions != agent.spec.actions:
             raise UserError(f"{name} has another grid or other actions now")
         source, target = world.make("source"), world.make(look, **nuisances)
         starts = [split(env.reset(seed=seed)[0])[0] for env in (source, target)]
-        size = tuple(n * pixels for n, pixels in zip(agent.spec.grid, agent.vocabulary.tile, strict=True))
-        if any(picture.shape != (*size, 3) for picture in starts):
+        tiles = (agent.vocabulary.tile, mapping.tile_types.tile)
+        sizes = [tuple(n * pixels for n, pixels in zip(agent.spec.grid, tile, strict=True)) for tile in tiles]
+        if any(picture.shape != (*size, 3) for picture, size in zip(starts, sizes, strict=True)):
             raise UserError(f"{name} by itself shows pictures of another size: it was trained with options of its own")
         pairs = _pairs(world, look, mapping)
     except UserError as reason:
         raise CannotShow(str(reason)) from None
     except TypeError:  # of a world that knows no noise
         raise CannotShow(f"{name} cannot be made with {', '.join(nuisances)}") from None
-    before, after = (watch(target, agent.policy(eyes, seed=seed), seed) for eyes in (None, mapping))
+    blind = agent.policy(None, seed=seed)
+    if isinstance(world, GymWorld) and isinstance(blind, Policy):
+        blind.see = reads(nearest(agent.vocabulary.pictures), mapping.tile_types.tile)
+    before, after = (watch(target, policy, seed) for policy in (blind, agent.policy(mapping, seed=seed)))
     return Shown(starts[0], starts[1], pairs, before, after)
 
 
@@ -58,11 +66,23 @@ def watch(env: gymnasium.Env, policy: Callable[[Any], int], seed: int, most: int
     return game if over else Game(game.pictures, game.actions, game.rewards, whole=False)
 
 
-def _pairs(world: World, look: str, mapping: Mapping) -> list[Pair]:
+def reads(eyes: Eyes, tile: tuple[int, int]) -> Callable[[np.ndarray], np.ndarray]:
+    """Eyes for tiles as eyes for a picture [H*h, W*w, 3]: prototypes [H, W]."""
+
+    def see(picture: np.ndarray) -> np.ndarray:
+        tiles = cut(picture, tile)
+        return eyes(tiles.reshape(-1, *tiles.shape[2:])).reshape(tiles.shape[:2])
+
+    return see
+
+
+def _pairs(world: World | GymWorld, look: str, mapping: Mapping) -> list[Pair]:
     """Each prototype that a tile type may be, in the source and in the target: its picture most like the vocabulary's.
 
     None if the world's table of pictures is not the one the vocabulary was made of.
     """
+    if isinstance(world, GymWorld):
+        return []
     old, new = world.pictures("source"), world.pictures(look)
     ids = np.asarray(mapping.vocabulary.prototype_of)
     if old.shape != mapping.vocabulary.pictures.shape:

@@ -80,7 +80,7 @@ def found(mapping: "Mapping", actions: tuple[str, ...], grid: tuple[int, int]) -
     """The story of a mapping; a `UserError` if what was kept of its finding does not fit together."""
     hideable, (h, w) = mapping.hideable, mapping.vocabulary.tile
     source = mapping.vocabulary.draw(np.array(hideable, int)[:, None]).reshape(-1, h, w, 3)  # one below the other
-    types = np.asarray(mapping.tile_types.pictures).reshape(-1, h, w, 3)
+    types = np.asarray(mapping.tile_types.pictures)
     verdict = np.array([hideable.index(int(c)) for c in mapping.prototypes], int)
     trace = None if mapping.trace is None else _trace(mapping, len(actions), grid)
     shown = trace is not None and len(trace.pictures) > 0
@@ -103,7 +103,7 @@ def found(mapping: "Mapping", actions: tuple[str, ...], grid: tuple[int, int]) -
 
 def _trace(mapping: "Mapping", actions: int, grid: tuple[int, int]) -> Trace:
     episode, action, reward, belief, sureness, pictures = (np.asarray(x) for x in mapping.trace or ())
-    count, kinds, (h, w) = len(mapping.tile_types), len(mapping.hideable), mapping.vocabulary.tile
+    count, kinds, (h, w) = len(mapping.tile_types), len(mapping.hideable), mapping.tile_types.tile
     good = (
         episode.ndim == 1
         and episode.shape == action.shape == reward.shape == sureness.shape

@@ -7,6 +7,7 @@ agent = explore(world, store, infer(world, store, agent))  # for the engine opa
 """
 
 from protoalign.stages.bayes import finder, judge_of, model, variants
+from protoalign.stages.hosted import model as hosted_model
 from protoalign.stages.opa import explore, infer
 from protoalign.stages.setup import Store, check_world, past, settings_of, source_of
 from protoalign.stages.source import task
@@ -19,6 +20,7 @@ __all__ = [
     "check_world",
     "explore",
     "finder",
+    "hosted_model",
     "infer",
     "judge_of",
     "measure",

@@ -163,7 +163,12 @@ def _model(world: World, store: Store, agent: Agent, history: Episodes | None, f
 def variants(world: World, store: Store, agent: Agent) -> Agent:
     """The agent with weights of evidence for other variants of its world, where it has some and all assignments are compared:
     fitted on games in disguise there, played as those in the source were."""
-    if not hasattr(world, "varied") or len(agent.hideable) > assignments.MOST or "elsewhere" in store.result()["bayes"]:
+    if (
+        not hasattr(world, "varied")
+        or agent.judge is None
+        or len(agent.hideable) > assignments.MOST
+        or "elsewhere" in store.result()["bayes"]
+    ):
         return agent
     started = time.monotonic()
     varied = source_of(world.varied(), agent.vocabulary)

@@ -19,9 +19,10 @@ from protoalign.perception.vocabulary import Vocabulary
 from protoalign.rl.history import Episodes, cut
 from protoalign.rl.source_world import SourceWorld
 from protoalign.runs import Memory, Run, Stopped
-from protoalign.settings import Settings, of, shorten
+from protoalign.settings import HOSTED, Settings, of, shorten
 from protoalign.worlds import registry
 from protoalign.worlds.base import World
+from protoalign.worlds.gym import GymWorld
 
 Store = Run | Memory
 T = TypeVar("T")
@@ -36,7 +37,12 @@ def settings_of(
     hide: tuple[str, ...] = (),
 ) -> Settings:
     """A world's settings for a preset, with other budgets, and kinds that may look new, where they are given."""
-    settings = shorten(of(registry.own_settings(world.spec.name), preset), steps, updates, explore_steps)
+    own = registry.own_settings(world.spec.name)
+    if isinstance(world, GymWorld):
+        own = own or {"fast": HOSTED}
+        if hide:
+            raise UserError(f"{world.spec.name} is a hosted world: everything may look new there, nothing is named with hide")
+    settings = shorten(of(own, preset), steps, updates, explore_steps)
     return replace(settings, infer=replace(settings.infer, hide=hide)) if hide else settings
 
 

@@ -17,8 +17,10 @@ from protoalign.rng import check_seed, generator, stream
 from protoalign.runs import Run
 from protoalign.runtime import versions
 from protoalign.settings import Settings, plain
+from protoalign.stages import hosted
 from protoalign.stages.setup import Store, check_world, source_of
 from protoalign.worlds.base import World
+from protoalign.worlds.gym import GymWorld
 
 
 def task(
@@ -28,6 +30,8 @@ def task(
 
     `meanwhile` is called when all is checked and training begins.
     """
+    if isinstance(world, GymWorld):
+        return hosted.task(world, store, seed, settings, preset)
     check_world(world)
     check_seed(seed)
     config, name = settings.task, world.spec.name

@@ -1,22 +1,26 @@
 """The last stage: into a target, with what the mapping found there is worth."""
 
 import time
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from protoalign.agent import Agent
+from protoalign.alignment.hosted_verdict import judge as hosted_judge
 from protoalign.alignment.mapping import Mapping
 from protoalign.alignment.verdict import judge as verdict
 from protoalign.errors import UserError
-from protoalign.rl.evaluate import figures, play, side_by_side
+from protoalign.rl.evaluate import Played, figures, play, side_by_side
+from protoalign.rl.host_evaluate import nearest, play_hosted
 from protoalign.rng import check_seed
 from protoalign.settings import Engine
 from protoalign.worlds.base import World
+from protoalign.worlds.gym import GymWorld
 
 
 def measure(
-    agent: Agent, world: World, look: str, mapping: Mapping, seed: int, episodes: int | None = None, **options: Any
+    agent: Agent, world: World | GymWorld, look: str, mapping: Mapping, seed: int, episodes: int | None = None, **options: Any
 ) -> dict[str, Any]:
     """The task policy through pictures: in the source, in the target before and after, and there on games of its own.
 
@@ -25,6 +29,8 @@ def measure(
     """
     number, actions = episodes or agent.settings.target_episodes, len(agent.spec.actions)
     told = getattr(world, "summary_of_games", None)
+    if isinstance(world, GymWorld):
+        return _compared(number, *_played_on_host(agent, world, look, mapping, seed, number))
     eyes: dict[str, tuple[str, dict[str, Any], Any, int]] = {
         "source_return": ("source", {}, agent.vocabulary.read, seed),
         "target_return_before": (look, options, agent.vocabulary.read, seed),
@@ -36,9 +42,46 @@ def measure(
     for label, (shown, nuisance, see, games_seed) in eyes.items():
         games = side_by_side(world, number, shown, **nuisance)
         played = play(games, agent.task, see, actions, 1_000_000 + 1000 * games_seed, summary=told)
-        returns[label], named = played.returns, figures(played)
-        found |= {label: named.pop("return"), f"{label}_se": named.pop("return_se")}
-        found |= {f"{label.replace('_return', '')}_{key}": value for key, value in named.items()}
+        returns[label] = played.returns
+        found |= _labelled(label, played)
+    return _compared(number, returns, found)
+
+
+def _labelled(label: str, played: Played) -> dict[str, Any]:
+    """Figures of games, called by what was played."""
+    named = figures(played)
+    found = {label: named.pop("return"), f"{label}_se": named.pop("return_se")}
+    return found | {f"{label.replace('_return', '')}_{key}": value for key, value in named.items()}
+
+
+def _played_on_host(
+    agent: Agent, world: GymWorld, look: str, mapping: Mapping, seed: int, number: int
+) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The same games in a hosted world: returns, and figures."""
+    blind = nearest(agent.vocabulary.pictures)
+    tile = mapping.tile_types.tile
+
+    def read(tiles: np.ndarray) -> np.ndarray:
+        return mapping(tiles.reshape(-1, *tiles.shape[2:]))[:, 0]
+
+    eyes: dict[str, tuple[str, tuple[int, int], Any, int]] = {
+        "source_return": ("source", world.tile, blind, seed),
+        "target_return_before": (look, tile, blind, seed),
+        "target_return": (look, tile, read, seed),
+        "target_return_own": (look, tile, read, seed + 1),
+    }
+    found: dict[str, Any] = {}
+    returns = {}
+    for label, (shown, size, see, games_seed) in eyes.items():
+        make = partial(world.make, shown)
+        played = play_hosted(make, size, agent.plays(), see, number, 1_000_000 + 1000 * games_seed)
+        returns[label] = played.returns
+        found |= _labelled(label, played)
+    return returns, found
+
+
+def _compared(number: int, returns: dict[str, np.ndarray], found: dict[str, Any]) -> dict[str, Any]:
+    """Figures, with ratios of returns [games]."""
     base = float(returns["source_return"].mean()) or 1e-9  # an untrained policy may score exactly nothing
     ratio = float(returns["target_return"].mean()) / base
     error = (returns["target_return"] - ratio * returns["source_return"]).std(ddof=1) / number**0.5 / abs(base)
@@ -55,7 +98,7 @@ def measure(
 
 def transfer(
     agent: Agent,
-    world: World,
+    world: World | GymWorld,
     look: str,
     episodes: int = 4,
     seed: int = 0,
@@ -70,9 +113,12 @@ def transfer(
     `options` go to `world.make`, e.g. `noise`. Returns the mapping and figures for result.json.
     """
     check_seed(seed)
-    if world.spec.grid != agent.spec.grid or world.spec.actions != agent.spec.actions:
+    hosted = isinstance(world, GymWorld)
+    same_size = world.spec.grid == agent.spec.grid or (hosted and agent.local is not None)
+    if not same_size or world.spec.actions != agent.spec.actions or hosted != (agent.local is not None):
         raise UserError(f"an agent trained in {agent.spec.name} cannot play in {world.spec.name}: other grid or actions")
-    world.pictures(look)  # complain about the look first
+    if not isinstance(world, GymWorld):
+        world.pictures(look)  # complain about the look first
     options = {name: value for name, value in options.items() if value}
     started = time.monotonic()
     try:
@@ -81,7 +127,7 @@ def transfer(
         raise UserError(f"{world.spec.name} cannot be made with {', '.join(options)}") from None
     agent.check_engine(engine)
     mapping = agent.align(target, episodes, sure, seed, oracle, engine)
-    mapping.about = {"env": world.spec.name, "target": look, "transfer_seed": seed, "oracle": oracle, **options}
+    mapping.about |= {"env": world.spec.name, "target": look, "transfer_seed": seed, "oracle": oracle, **options}
     found = {
         "env": world.spec.name,
         "target": look,
@@ -92,7 +138,7 @@ def transfer(
         "explore_episodes": len(mapping.returns),
         "target_steps": mapping.steps,
         "explore_returns": [round(x, 5) for x in mapping.returns],
-        **verdict(mapping, world, look),
+        **(hosted_judge(mapping, target, world, look) if isinstance(world, GymWorld) else verdict(mapping, world, look)),
         "sureness": round(mapping.sureness, 5),
         "doubts": mapping.doubts,
         "sure_after": mapping.sure_after(),

@@ -10,6 +10,7 @@ from protoalign.agent import Agent
 from protoalign.errors import UserError
 from protoalign.runs import Memory, Run
 from protoalign.settings import ENGINES, Engine
+from protoalign.stages import hosted
 from protoalign.stages.bayes import dynamics, model, variants
 from protoalign.stages.opa import explore, infer
 from protoalign.stages.rehearsal import rehearse
@@ -18,6 +19,7 @@ from protoalign.stages.source import task
 from protoalign.stages.target import transfer
 from protoalign.worlds import registry
 from protoalign.worlds.base import World
+from protoalign.worlds.gym import GymWorld
 
 Engines = Engine | Literal["both"]
 MAPPINGS: dict[Engine, str] = {"bayes": "mapping", "opa": "mapping-opa"}  # files of a run's own mappings
@@ -43,7 +45,7 @@ def train(
     store: Store = Memory() if out is None else Run(Path(out))
     world = registry.make(world) if isinstance(world, str) else world
     with store.lock(), learning(world, store, seed, preset, steps, explore_steps, hide, engine) as trained_for:
-        agents = [trained_for(name) for name in (ENGINES if engine == "both" else (engine,))]
+        agents = [trained_for(name) for name in engines_of(world, engine)]
         if engine != "opa":
             agents[0] = variants(world, store, agents[0])
     return replace(agents[0], model=agents[-1].model, explorer=agents[-1].explorer)
@@ -68,6 +70,12 @@ def learning(
     if engine not in (*ENGINES, "both"):
         raise UserError(f"there is no engine '{engine}': use {', '.join(ENGINES)} or both")
     settings = settings_of(world, preset, steps, None, explore_steps, hide)
+    if isinstance(world, GymWorld):
+        if engine == "opa":
+            raise UserError(f"{world.spec.name} is stepped on the host: use the engine bayes there")
+        agent = hosted.model(world, store, hosted.task(world, store, seed, settings, preset))
+        yield lambda name: agent
+        return
     with beside(store) as later:
         ahead = None if engine == "opa" else lambda: later(lambda: rehearse(world, settings, seed, lambda: store.stopped))
         agent = replace(task(world, store, seed, settings, preset, ahead), settings=settings)
@@ -77,6 +85,11 @@ def learning(
         fitted = later(lambda: dynamics(world, store, agent))
         opa = later(lambda: _for_opa(world, store, agent)) if engine == "both" else None
         yield lambda name: opa() if name == "opa" and opa else model(world, store, agent, fitted=fitted)
+
+
+def engines_of(world: World | GymWorld, engine: Engines) -> tuple[Engine, ...]:
+    """The engines asked for; in a hosted world there is one."""
+    return ("bayes",) if isinstance(world, GymWorld) else ENGINES if engine == "both" else (engine,)
 
 
 def _for_opa(world: World, store: Store, agent: Agent) -> Agent:
@@ -101,13 +114,13 @@ def run(
     A folder may be run with one engine, then with the other. What the result says at its top is of `bayes`, if it has run;
     "engines" holds the figures of each. `show(engine, result)` is called as soon as an engine's figures are there.
     """
-    world.pictures(target)  # complain before the training, not after it
+    world.make(target).close() if isinstance(world, GymWorld) else world.pictures(target)  # complain before the training
     if episodes < 1:
         raise UserError(f"--episodes {episodes}: use at least 1")
     store = Run(out)
     with store.lock(), learning(world, store, seed, preset, steps, explore_steps, hide, engine) as trained_for:
         store.configure("transfer", {"target": target, "episodes": episodes})  # other targets: the transfer command
-        for name in ENGINES if engine == "both" else (engine,):
+        for name in engines_of(world, engine):
             agent = trained_for(name)
             engines = store.result().get("engines", {})
             if name not in engines:

@@ -21,6 +21,7 @@ class Row:
     description: str  # one line
     settings: Mapping[str, Any] = field(default_factory=dict)  # by preset; presets not listed are refused; none: as any world
     examples: tuple[str, ...] = ()  # names to show
+    exact: bool = False  # the groups are as they were written, not in lower case
 
 
 def make(name: str, **options: Any) -> World:
@@ -70,7 +71,8 @@ def register(
 def _find(name: str) -> tuple[Row, dict[str, str]]:
     for row in WORLDS:
         if found := re.fullmatch(row.pattern, name.lower()):
-            return row, {key: text for key, text in found.groupdict().items() if text is not None}
+            groups = {key: found.span(key) for key, text in found.groupdict().items() if text is not None}
+            return row, {key: (name if row.exact else name.lower())[a:b] for key, (a, b) in groups.items()}
     known = ", ".join(example for row in WORLDS for example in row.examples)
     raise UserError(f"no world is called {name[:80]!r}: there are {known}")
 
@@ -87,7 +89,33 @@ def _crafter(worlds: int = 2048, first: int = 0, tile: int = 8) -> World:
     return Crafter(worlds, first, tile)
 
 
-WORLDS = [
+def _minigrid(name: str, view: str = "", tile: int = 8) -> Any:
+    from protoalign.worlds.minigrid import minigrid
+
+    return minigrid(name, view, tile)
+
+
+def _frozenlake(size: str, slippery: str = "", release: str = "1.3") -> Any:
+    from protoalign.worlds.toy_text_worlds import lake_world
+
+    return lake_world(int(size), bool(slippery), release)
+
+
+def _cliffwalking(release: str = "1.3") -> Any:
+    from protoalign.worlds.toy_text_worlds import cliff_world
+
+    return cliff_world(release)
+
+
+def _gym(id: str, tile: int | tuple[int, int] | None = None, **options: Any) -> Any:
+    from protoalign.worlds.gym import GymWorld, by_id
+
+    if tile is None:
+        raise UserError(f"gym:{id} needs the size of its tiles in pixels: --tile 16, or tile=16")
+    return GymWorld(by_id(id), tile, name=f"gym:{id}", **options)
+
+
+WORLDS: list[Row] = [
     Row(
         "hunter-(?P<variant>z[^-]*?)(?:-(?P<size>[0-9]{1,4})x(?P=size))?",
         _hunter,
@@ -100,5 +128,37 @@ WORLDS = [
         "survive, collect and build in a world of 64 x 64 tiles, of which 7 x 9 are seen (Hafner, 2021)",
         CRAFTER_SETTINGS,
         ("crafter",),
+    ),
+    Row(
+        "minigrid-(?P<name>[a-z0-9-]+?)(?P<view>-view)?",
+        _minigrid,
+        "MiniGrid, seen from above, or (-view) as the agent's own view; extra: minigrid",
+        examples=(
+            "minigrid-doorkey-6x6",
+            "minigrid-doorkey-8x8",
+            "minigrid-lavagap-s6",
+            "minigrid-dynamic-obstacles-6x6",
+            "minigrid-unlock",
+            "minigrid-keycorridor-s3r1",
+        ),
+    ),
+    Row(
+        "frozenlake-(?P<size>[2-8])x(?P=size)(?P<slippery>-slippery)?(?:-from-(?P<release>1\\.[34]))?",
+        _frozenlake,
+        "FrozenLake, a new map every episode, in Gymnasium 1.3's pictures (or -from-1.4), its target in 1.4's; extra: toy-text",
+        examples=("frozenlake-8x8", "frozenlake-8x8-slippery", "frozenlake-8x8-from-1.4"),
+    ),
+    Row(
+        "cliffwalking(?:-from-(?P<release>1\\.[34]))?",
+        _cliffwalking,
+        "CliffWalking, the same way; extra: toy-text",
+        examples=("cliffwalking", "cliffwalking-from-1.4"),
+    ),
+    Row(
+        "gym:(?P<id>.+)",
+        _gym,
+        "any Gymnasium environment whose picture is made of tiles: gym:ID or gym:PACKAGE:ID, with --tile",
+        examples=("gym:ID",),
+        exact=True,
     ),
 ]

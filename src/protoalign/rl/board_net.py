@@ -1,0 +1,110 @@
+"""A task network that is told nothing: not what is floor, nor which tile is the agent, nor how large the board is.
+
+A board is seen as a window around one tile, the anchor: the one whose prototype has the highest score. Scores come from play
+(`HostVector.scores`): how often a tile changes in a step, and whether there is but one of its kind. So the anchor comes to be
+the agent, wherever it is seen. In an egocentric view the anchor is the agent's fixed cell.
+
+Tiles of the window are embedded. In some channels each has a worth and a passage, and worth spreads from cell to cell as in
+value iteration, which shows the ways around obstacles. All tiles and what the anchor's neighbours are worth go into an MLP.
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from protoalign.rl.networks import MARKS, Dense, Heads, Scene
+from protoalign.worlds.base import Observation
+
+FEATURES = 12
+CHANNELS = 4  # of worth
+NEXT = ((0, 1), (1, 0), (1, 2), (2, 1))  # where neighbours lie in a board with a border
+OUTSIDE = 255  # the code of what lies outside the board
+
+
+class Window(NamedTuple):
+    """What is around the anchor, and the board itself."""
+
+    codes: Array  # [B, S, S] uint8
+    board: Array  # [B, H, W] uint8
+    anchor: Array  # [B] int32
+    numbers: Array  # [B, M]
+
+
+class BoardNet(eqx.Module):
+    """Boards [B, H, W] of prototypes, of any size, and numbers [B, M] to action logits and values."""
+
+    embedding: Array  # [256, F]
+    worth: Array  # [256, CHANNELS]
+    passage: Array  # [256, CHANNELS]
+    reach: Array  # [CHANNELS], how much of a neighbour's worth is left
+    scores: Array  # [256], not trained
+    window: Dense
+    hidden: Dense
+    heads: Heads
+    radius: int = eqx.field(static=True)
+    cell: tuple[int, int] | None = eqx.field(static=True)
+
+    def __init__(self, rng: np.random.Generator, scene: Scene, width: int, hideable: tuple[int, ...] = ()):
+        def normal(scale: float, *shape: int) -> Array:
+            return jnp.asarray(scale * rng.standard_normal(shape), jnp.float32)
+
+        self.embedding = normal(0.5, 256, FEATURES)
+        self.worth, self.passage = normal(0.5, 256, CHANNELS) - 2.0, normal(0.5, 256, CHANNELS) + 1.0
+        self.reach = normal(0.1, CHANNELS) + 2.0
+        self.scores = jnp.zeros(256)
+        self.radius = max(scene.grid) - 1
+        self.cell = None if scene.cell is None else divmod(scene.cell, scene.grid[1])
+        side = 2 * self.radius + 1
+        told = side**2 * FEATURES + 5 * CHANNELS + len(MARKS) * scene.numbers
+        self.window = Dense(rng, told, width)
+        self.hidden = Dense(rng, width, width)
+        self.heads = Heads(rng, width, scene.actions)
+
+    def encode(self, observation: Observation) -> Window:
+        tiles = jnp.asarray(observation.tiles, jnp.uint8)
+        batch, _, width = tiles.shape
+        if self.cell is None:
+            anchor = jnp.argmax(self.scores[tiles.astype(jnp.int32)].reshape(batch, -1), 1)
+        else:
+            anchor = jnp.full(batch, self.cell[0] * width + self.cell[1])
+        rows, columns = anchor // width, anchor % width
+        radius, side = self.radius, 2 * self.radius + 1
+        padded = jnp.pad(tiles, ((0, 0), (radius, radius), (radius, radius)), constant_values=OUTSIDE)
+        r = rows[:, None, None] + np.arange(side)[:, None]
+        c = columns[:, None, None] + np.arange(side)
+        window = padded[jnp.arange(batch)[:, None, None], r, c]
+        return Window(window, tiles, anchor, jnp.asarray(observation.numbers, jnp.float32))
+
+    def __call__(self, seen: Window) -> tuple[Array, Array]:
+        looks = self.embedding[seen.codes.astype(jnp.int32)]
+        parts = [looks.reshape(len(looks), -1), self._prospect(seen)]
+        parts += [jnp.minimum(seen.numbers / mark, 1) for mark in MARKS]
+        x = jax.nn.relu(self.window(jnp.concatenate(parts, -1)))
+        return self.heads(x + jax.nn.relu(self.hidden(x)))
+
+    def _prospect(self, seen: Window) -> Array:
+        """What the anchor is worth, and its neighbours relative to the best of them: [B, 5 CHANNELS]."""
+        batch, height, width = seen.board.shape
+        board = seen.board.astype(jnp.int32)
+        both = jax.nn.sigmoid(jnp.concatenate([self.worth, self.passage], 1))[board].transpose(3, 1, 2, 0)  # batch last: fast
+        worth, passage = both[:CHANNELS], both[CHANNELS:] * jax.nn.sigmoid(self.reach)[:, None, None, None]
+
+        def around(value: Array) -> list[Array]:
+            padded = jnp.pad(value, ((0, 0), (1, 1), (1, 1), (0, 0)))
+            return [padded[:, r : r + height, c : c + width] for r, c in NEXT]
+
+        def spread(value: Array, _: None) -> tuple[Array, None]:
+            north, west, east, south = around(value)
+            best = jnp.maximum(jnp.maximum(north, south), jnp.maximum(west, east))
+            return jnp.maximum(worth, passage * best), None
+
+        value, _ = jax.lax.scan(spread, worth, None, length=height + width)
+        near = jnp.stack([value, *around(value)])  # [5, CHANNELS, H, W, B]
+        here = (np.arange(height * width)[:, None] == seen.anchor).astype(jnp.float32)
+        found = (near.reshape(5, CHANNELS, -1, batch) * here).sum(2)
+        slope = (found[1:] + 1e-3) / (found[1:].max(0, keepdims=True) + 1e-3)
+        return jnp.concatenate([found[:1], slope]).reshape(-1, batch).T

@@ -1,0 +1,124 @@
+"""Segments to learn from, played in worlds that are stepped on the host: the same as `rollout.collect` gives.
+
+A step after an episode's end resets the game, as in compiled worlds. Games cannot be saved, so all begin anew, from seeds of
+their own, at the start of every leg of some updates; checkpoints lie between legs, and a run that goes on plays the same.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from jax import Array
+
+from protoalign.rl.networks import ActorCritic
+from protoalign.rl.rollout import Record, Segment, act
+from protoalign.rng import gumbel
+from protoalign.worlds.base import Observation
+from protoalign.worlds.gym import GymWorld
+from protoalign.worlds.tile_dictionary import TileDictionary
+
+
+class HostVector:
+    """B games of a hosted world, stepped one after another."""
+
+    def __init__(self, world: GymWorld, number: int, dictionary: TileDictionary):
+        self.games = [world.game(dictionary) for _ in range(number)]
+        rows, columns = world.spec.grid
+        self.tiles = np.zeros((number, rows, columns), np.uint8)
+        self.numbers = np.zeros((number, len(world.spec.numbers)), np.float32)
+        self.returns, self.lengths = np.zeros(number), np.zeros(number, int)
+        self.over = np.zeros(number, bool)
+        # Of each id: boards with it, with one only; tiles of it, those that changed, those in an episode's last picture.
+        self.counts = np.zeros((5, 256), np.int64)
+        self.boards: list[set[bytes]] = [set() for _ in range(number)]  # that were seen in each episode
+        self.new = np.zeros(number, bool)  # whether what is seen now is the first of its kind in the episode
+
+    def begin(self, seed: int) -> None:
+        """All games anew; the n-th one from seed + n."""
+        for i, game in enumerate(self.games):
+            self.tiles[i], self.numbers[i] = game.reset(seed=(seed + i) % 2**31)
+        self.over[:], self.returns[:], self.lengths[:] = False, 0, 0
+        self.boards = [set() for _ in self.games]
+
+    def seen(self) -> Observation:
+        return Observation(self.tiles.copy(), self.numbers.copy())
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Rewards, terminated, truncated and reset [B]; games that were over are reset and take no action."""
+        number, before = len(self.games), self.tiles.copy()
+        reward, reset = np.zeros(number, np.float32), self.over.copy()
+        terminated, truncated = np.zeros((2, number), bool)
+        for i, game in enumerate(self.games):
+            if reset[i]:
+                self.tiles[i], self.numbers[i] = game.reset()
+                self.returns[i], self.lengths[i] = 0, 0
+            else:
+                self.tiles[i], self.numbers[i], reward[i], terminated[i], truncated[i] = game.step(int(action[i]))
+                self.returns[i] += reward[i]
+                self.lengths[i] += 1
+        self.over = terminated | truncated
+        self._count(before[~reset], self.tiles[~reset])
+        self.counts[4] += np.bincount(self.tiles[self.over].reshape(-1), minlength=256)
+        for i, boards in enumerate(self.boards):
+            if reset[i]:
+                boards.clear()
+            known = len(boards)
+            boards.add(self.tiles[i].tobytes() + self.numbers[i].tobytes())
+            self.new[i] = len(boards) > known and not reset[i]
+        return reward, terminated, truncated & ~terminated, reset
+
+    def _count(self, before: np.ndarray, after: np.ndarray) -> None:
+        each = np.arange(len(before))[:, None, None] * 256 + before
+        boards = np.bincount(each.reshape(-1), minlength=256 * len(before)).reshape(-1, 256)
+        changed = np.bincount(before[before != after], minlength=256)
+        self.counts[:4] += np.stack([(boards > 0).sum(0), (boards == 1).sum(0), boards.sum(0), changed])
+
+    @property
+    def scores(self) -> np.ndarray:
+        """How much each id [256] is like an agent's: how often a tile of it changes in a step, and is the only one."""
+        boards, single, tiles, changed, _ = self.counts
+        return (single / np.maximum(boards, 1) * changed / (tiles + 10)).astype(np.float32)
+
+
+@eqx.filter_jit
+def _choose(net: ActorCritic, seen: Observation, key: Array, time: Any) -> tuple[Any, Array, Array, Array]:
+    noise = gumbel(jax.random.fold_in(key, time), (len(seen.tiles), net.heads.policy.bias.shape[0]))  # type: ignore[attr-defined]
+    return act(net, seen, noise)
+
+
+@eqx.filter_jit
+def _value(net: ActorCritic, seen: Observation) -> Array:
+    return net(net.encode(seen))[1]
+
+
+def collect(
+    games: HostVector, net: ActorCritic, key: Array, steps: int, recorded: int, novelty: float = 0.0, closing: bool = False
+) -> tuple[Segment, Array, dict[str, float], Record]:
+    """A segment [T, B, ...], the value [B] of what follows, sums over episodes that ended, and a record of the first
+    environments. `closing`: games will begin anew after this, so the record ends with a row that marks their last picture."""
+    rows: list[Any] = []
+    earned: list[np.ndarray] = []
+    sums = {"episodes": 0.0, "return_sum": 0.0, "length_sum": 0.0}
+    for time in range(steps):
+        seen = games.seen()
+        encoded, chosen, log_prob, value = _choose(net, seen, key, np.uint32(time))
+        action = np.asarray(chosen)
+        reward, terminated, truncated, reset = games.step(action)
+        earned.append(reward)
+        over = terminated | truncated
+        sums["episodes"] += float(over.sum())
+        sums["return_sum"] += float(games.returns[over].sum())
+        sums["length_sum"] += float(games.lengths[over].sum())
+        rows.append(
+            (encoded, seen, action, log_prob, value, reward + np.float32(novelty) * games.new, terminated, truncated, reset)
+        )
+    encoded, shown, *rest = jax.tree.map(lambda *x: np.stack([np.asarray(y) for y in x]), *rows)
+    kept = [shown, rest[0].astype(np.uint8), *rest[3:]]
+    kept[2] = np.stack(earned)  # without what novelty is worth
+    if closing:
+        nothing = [np.zeros_like(x[:1]) for x in kept[1:-1]]
+        last = jax.tree.map(lambda x: x[None], games.seen())
+        kept = jax.tree.map(lambda *x: np.concatenate(x), kept, [last, *nothing, np.ones_like(kept[-1][:1])])
+    some = jax.tree.map(lambda x: x[:, :recorded], kept)
+    return Segment(encoded, *rest), _value(net, games.seen()), sums, Record(*some)

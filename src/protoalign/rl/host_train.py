@@ -1,0 +1,110 @@
+"""The training loop around PPO in worlds that are stepped on the host: it logs, saves, resumes and shows progress."""
+
+import time
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from protoalign.progress import Bar
+from protoalign.rl import ppo
+from protoalign.rl.host_rollout import HostVector, collect
+from protoalign.rl.rollout import Record, Segment
+from protoalign.rl.train import Store, summarise
+from protoalign.rng import generator, stream
+from protoalign.runtime import compile_well
+from protoalign.settings import TaskConfig
+from protoalign.worlds.gym import GymWorld
+from protoalign.worlds.tile_dictionary import MOST, TileDictionary
+
+LEG = 10  # updates at least after which games begin anew, and a checkpoint is saved; more where episodes are long
+LOOKED = 100  # steps of random play of every game before the first leg
+FADED = 0.6  # of the training after which what is new is worth nothing
+
+
+def train(
+    store: Store, config: TaskConfig, world: GymWorld, net: Any, seed: int, title: str = ""
+) -> tuple[Any, TileDictionary, dict[str, Any]]:
+    """Train a `BoardNet` for `config.steps` steps, going on from the store's last checkpoint.
+
+    Returns the network, all tile pictures that were met, and {"steps": ..., "seconds": ..., "seconds_in_games": ...}.
+    """
+    total = config.updates
+    net = jax.tree.map(jnp.copy, net)
+    state = ppo.PPOState(net, ppo.make_optimiser(config.ppo, total).init(net), None, jnp.int32(0))  # type: ignore[arg-type]
+    album = np.zeros((MOST, *world.tile, 3), np.uint8)
+    counts = np.zeros((5, 256), np.int64)
+    saved = store.restore("task", {"ppo": state, "pictures": album, "counts": counts})
+    done, seconds, met, in_games = 0, 0.0, 0, 0.0
+    if saved:
+        state, done, seconds, in_games = saved.tree["ppo"], saved.step, saved.info["seconds"], saved.info["seconds_in_games"]
+        album, counts, met = np.array(saved.tree["pictures"]), np.array(saved.tree["counts"], np.int64), saved.info["pictures"]
+    dictionary = TileDictionary(world.tile, album[:met])
+    figures = {"steps": total * config.ppo.batch, "seconds": seconds, "seconds_in_games": in_games}
+    if done == total:
+        return state.net, dictionary, figures
+    games = HostVector(world, config.ppo.envs, dictionary)
+    if not done:
+        _look_round(games, seed, len(world.spec.actions))
+        counts = games.counts.copy()
+    games.counts = counts
+    key = stream(seed, "task/ppo")
+    records: list[Record] = []
+    last_update, learn = done, None
+    leg = max(LEG, -(-2 * world.spec.max_steps // config.ppo.segment))
+    started = time.monotonic() - seconds
+    with Bar(f"task {title}".strip(), total * config.ppo.batch, done * config.ppo.batch) as bar:
+        while done < total:
+            games.begin(int(generator(seed, f"task/leg {done}").integers(2**31)))
+            state = state._replace(net=eqx.tree_at(lambda n: n.scores, state.net, jnp.asarray(games.scores)))
+            before, rows = time.monotonic(), []
+            end = min(done + leg, total)
+            for update in range(done, end):
+                collect_key, shuffle_key = jax.random.split(jax.random.fold_in(key, update))
+                novelty = config.novelty * max(0.0, 1 - update / (FADED * total))
+                since = time.monotonic()
+                segment, last, sums, record = collect(
+                    games, state.net, collect_key, config.ppo.segment, config.recorded, novelty, update == end - 1
+                )
+                in_games += time.monotonic() - since
+                if learn is None:
+                    learn = _program(config, total, state, segment, last, shuffle_key)
+                    bar.begin()
+                state, metrics = learn(state, segment, last, shuffle_key)
+                rows.append(metrics | sums)
+                records.append(record)
+            row = summarise(jax.device_get(rows))
+            done += len(rows)
+            now = time.monotonic()
+            speed = len(rows) * config.ppo.batch / (now - before)
+            line = {"stage": "task", "update": done, "steps": done * config.ppo.batch, **row, "pictures": len(dictionary)}
+            store.log(line | {"seconds": round(now - started, 3), "steps_per_second": round(speed)})
+            shown = "  (none)" if row["return"] is None else f"{row['return']:6.3f}"
+            bar.advance(len(rows) * config.ppo.batch, f"return {shown}  {speed:8,.0f} steps/s")
+            if config.recorded:
+                store.record("task", last_update, done, records)
+            records, last_update = [], done
+            figures |= {"seconds": round(time.monotonic() - started, 3), "seconds_in_games": round(in_games, 3)}
+            album[: len(dictionary)] = dictionary.pictures
+            tree = {"ppo": state, "pictures": album, "counts": games.counts}
+            about = {"pictures": len(dictionary)} | {name: figures[name] for name in ("seconds", "seconds_in_games")}
+            store.save("task", done, tree, about)
+    return state.net, dictionary, figures
+
+
+def _look_round(games: HostVector, seed: int, actions: int) -> None:
+    """Play at random, to see what changes."""
+    rng = generator(seed, "task/look round")
+    games.begin(int(rng.integers(2**31)))
+    for _ in range(LOOKED):
+        games.step(rng.integers(actions, size=len(games.games)))
+
+
+def _program(config: TaskConfig, total: int, state: Any, segment: Segment, last: Array, key: Array) -> Any:
+    def program(state: Any, segment: Segment, last: Array, key: Array) -> Any:
+        return ppo.learn(config.ppo, total, state, segment, last, key)
+
+    return compile_well(jax.jit(program, donate_argnums=0).lower(state, segment, last, key))
