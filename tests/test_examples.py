@@ -1,6 +1,7 @@
 """Every example runs, with small settings; the quickstart with an agent trained before: training is tested elsewhere."""
 
 import runpy
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,8 +37,14 @@ def test_a_world_of_ones_own(monkeypatch, capsys):
     assert said.count("return ") >= 3
 
 
+def test_somebody_elses_policy_needs_stable_baselines(monkeypatch):
+    monkeypatch.setitem(sys.modules, "stable_baselines3", None)  # what it does with such a policy: stages/test_adopt.py
+    with pytest.raises(SystemExit, match=r"pip install 'protoalign\[minigrid,sb3\]'"):
+        runpy.run_path(str(EXAMPLES / "sb3_policy.py"), run_name="__main__")
+
+
 def test_all_examples_are_tested():
-    assert {path.stem for path in EXAMPLES.glob("*.py")} == {"quickstart", "own_world"}
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == {"quickstart", "own_world", "sb3_policy"}
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)

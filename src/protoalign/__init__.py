@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from protoalign.agent import Agent, evaluate
     from protoalign.agent import load as load
     from protoalign.alignment.mapping import Mapping
+    from protoalign.alignment.translated import Translated
     from protoalign.stages import train
+    from protoalign.stages.adopt import adopt
     from protoalign.worlds.base import Observation, Spec, Transition, World
     from protoalign.worlds.gym import GymWorld
     from protoalign.worlds.registry import make
@@ -35,9 +37,11 @@ __all__ = [
     "Reskin",
     "Spec",
     "Transition",
+    "Translated",
     "UserError",
     "World",
     "__version__",
+    "adopt",
     "evaluate",
     "load",
     "make",
@@ -49,6 +53,8 @@ _WHERE = {
     "evaluate": "agent",
     "load": "agent",
     "Mapping": "alignment.mapping",
+    "Translated": "alignment.translated",
+    "adopt": "stages.adopt",
     "train": "stages",
     "Observation": "worlds.base",
     "Spec": "worlds.base",

@@ -1,5 +1,6 @@
 """An agent: everything learned in the source. It is trained (`stages.py`), saved, loaded, put into a target, and plays."""
 
+import inspect
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -63,7 +64,8 @@ class Agent:
     alike: Alike = ()  # prototypes that its tiles do not tell apart
     presence: np.ndarray | None = None  # [2, K], how often prototypes are in an episode's first picture, and in one at all
     local: LocalModel | None = None  # the world model of a hosted world
-    adopted: Callable[[Any], Any] | None = None  # a policy from observations in the source's look to actions; it is not saved
+    danger: np.ndarray | None = None  # [C] float32, of prototypes in a hosted world
+    adopted: Any = None  # a policy from observations in the source's look to actions, as in `adopt`; it is not saved
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -111,6 +113,7 @@ class Agent:
         """
         check_seed(seed)
         self.check_engine(engine)
+        self._check_policy()
         if self.local is not None:
             if oracle:
                 raise UserError("tiles of a hosted world are told apart byte by byte: there is no need of an oracle")
@@ -139,18 +142,23 @@ class Agent:
 
     def policy(self, mapping: Mapping | None = None, greedy: bool = False, seed: int = 0) -> "Policy":
         """The task policy, its eyes a mapping, or the source's vocabulary if there is none."""
+        self._check_policy()
         if mapping is not None:
             self.check(mapping)
         if self.adopted is not None:
             translate = None if mapping is None else mapping.translate
             return Adopted(self.adopted, translate)  # type: ignore[return-value]
-        return Policy(self.task, mapping or self.vocabulary.read, len(self.spec.actions), greedy, seed)
+        see: Callable[[np.ndarray], np.ndarray] = mapping or self.vocabulary.read
+        drawn = self.vocabulary.canonical
+        eyes = see if self.local is None else lambda picture: drawn[see(picture)]  # a hosted world's network knows pictures
+        return Policy(self.task, eyes, len(self.spec.actions), greedy, seed)
 
     def plays(self) -> Plays:
         """The policy on prototypes: grids [D, H, W] and numbers [D, M] to probabilities of actions [D, A]."""
+        self._check_policy()
         if self.adopted is not None:
             return Adopted(self.adopted).plays(self.vocabulary, len(self.spec.actions))
-        net = self.task
+        net, drawn = self.task, self.vocabulary.canonical  # the network knows pictures
 
         @jax.jit
         def chances(net: Any, seen: Observation) -> jax.Array:
@@ -158,10 +166,16 @@ class Agent:
 
         def plays(grids: np.ndarray, numbers: np.ndarray) -> np.ndarray:
             room = 1 if len(grids) == 1 else -len(grids) % ASKED + len(grids)  # few shapes, few programs
-            filled = [np.concatenate([x, np.repeat(x[:1], room - len(x), 0)]) for x in (grids.astype(np.uint8), numbers)]
+            filled = [np.concatenate([x, np.repeat(x[:1], room - len(x), 0)]) for x in (drawn[grids].astype(np.uint8), numbers)]
             return np.asarray(chances(net, Observation(*filled)), np.float64)[: len(grids)]
 
         return plays
+
+    def _check_policy(self) -> None:
+        if self.task is None and self.adopted is None:
+            raise UserError(
+                "this agent plays somebody else's policy, which is not in its files: give it to load(path, policy=...)"
+            )
 
     def check(self, mapping: Mapping) -> None:
         """Refuse a mapping that belongs to another agent."""
@@ -177,7 +191,7 @@ class Agent:
         folder = Path(path)
         arrays, words = self.vocabulary.save()
         named = {f"vocabulary.{name}": value for name, value in arrays.items()}
-        for part in (*PARTS, "weight", "weights", "presence"):
+        for part in (*PARTS, "weight", "weights", "presence", "danger"):
             if getattr(self, part) is not None:
                 named |= named_leaves(getattr(self, part), part)
         about = {
@@ -198,8 +212,11 @@ class Agent:
             raise UserError(f"cannot write {error.filename or folder}: {error.strerror}") from None
 
     @staticmethod
-    def load(path: str | Path) -> "Agent":
-        """What `save` wrote, or training with `out`. A `UserError` says in one line what is wrong with the folder."""
+    def load(path: str | Path, policy: Any = None) -> "Agent":
+        """What `save` wrote, or training with `out`. A `UserError` says in one line what is wrong with the folder.
+
+        `policy`: the one that was adopted, which is not saved.
+        """
         folder = Path(path)
         if not (folder / "agent.json").is_file():
             if (folder / "config.json").is_file():
@@ -225,13 +242,14 @@ class Agent:
                     raise ValueError
             parts = {part: _filled(getattr(agent, part), arrays, part) for part in about["parts"]}
             # A kill between the two files may leave arrays of a part that the first does not list yet.
-            presence = arrays.get("presence")
+            presence, danger = arrays.get("presence"), arrays.get("danger")
             weight = arrays.get("weight") if "judge" in parts else None
             weights = arrays.get("weights") if "world_model" in parts else None
             alike = tuple(tuple(int(c) for c in row) for row in about["alike"])
             if any(sorted(row) != list(range(scene.prototypes)) for row in alike) or len(alike) > MOST_ALIKE:
                 raise ValueError
-            for x, shape in ((presence, (2, len(agent.hideable))), (weight, (2, 3)), (weights, (len(Weights._fields),))):
+            each = ((2, len(agent.hideable)), (2, 3), (len(Weights._fields),), (scene.prototypes,))
+            for x, shape in zip((presence, weight, weights, danger), each, strict=True):
                 if x is not None and (x.shape != shape or not np.isfinite(x).all()):
                     raise ValueError
             if (weight is None) != ("judge" not in parts) or (weights is None) != ("world_model" not in parts):
@@ -251,12 +269,20 @@ class Agent:
             safetensors.SafetensorError,
         ):
             raise UserError(f"the agent in {folder} is damaged: restore its files, or train anew in another folder") from None
-        return replace(agent, **dict.fromkeys(PARTS) | parts, presence=presence, weight=weight, weights=weights, alike=alike)
+        if policy is not None and "task" in parts:
+            raise UserError(f"the agent in {folder} has a policy of its own: load it without policy=")
+        found = replace(
+            agent, **dict.fromkeys(PARTS) | parts, presence=presence, danger=danger, weight=weight, weights=weights, alike=alike
+        )
+        return replace(found, adopted=policy)
 
 
-def load(path: str | Path) -> Agent:
-    """The agent in a folder: a run folder, or one that `Agent.save` has written."""
-    return Agent.load(path)
+def load(path: str | Path, policy: Any = None) -> Agent:
+    """The agent in a folder: a run folder, or one that `Agent.save` has written.
+
+    `policy`: if the agent has adopted somebody else's (`adopt`), that one; it is not saved.
+    """
+    return Agent.load(path, policy)
 
 
 class Policy:
@@ -279,10 +305,13 @@ class Policy:
 
 
 class Adopted:
-    """Somebody else's policy, from observations to actions; shown a target through `translate`, in the source's pictures."""
+    """Somebody else's policy, from observations to actions; shown a target through `translate`, in the source's pictures.
 
-    def __init__(self, policy: Callable[[Any], Any], translate: Callable[[np.ndarray], np.ndarray] | None = None):
-        self.policy, self.translate = policy, translate
+    `policy`: a function, or an object with `predict(observation)`, which may give a tuple of an action and something else.
+    """
+
+    def __init__(self, policy: Any, translate: Callable[[np.ndarray], np.ndarray] | None = None):
+        self.policy, self.translate = _asked(policy), translate
 
     def __call__(self, observation: Any) -> int:
         if self.translate is not None:
@@ -301,6 +330,25 @@ class Adopted:
             return found
 
         return plays
+
+
+def _asked(policy: Any) -> Callable[[Any], Any]:
+    """A policy as a function: `predict` of an object that has one, deterministic if it can be told so."""
+    predict = getattr(policy, "predict", None)
+    if predict is None:
+        if not callable(policy):
+            raise UserError(f"a policy is a function from observations to actions, or has predict(observation), not {policy!r}")
+        return policy
+    try:
+        told = {"deterministic": True} if "deterministic" in inspect.signature(predict).parameters else {}
+    except (TypeError, ValueError):  # not written in Python
+        told = {}
+
+    def asked(observation: Any) -> Any:
+        found = predict(observation, **told)
+        return found[0] if isinstance(found, tuple) else found
+
+    return asked
 
 
 def evaluate(policy: Callable[[Any], int], env: gymnasium.Env, episodes: int = 100, seed: int = 0) -> dict[str, Any]:

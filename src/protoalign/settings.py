@@ -198,11 +198,11 @@ class LocalConfig:
     """Gradient steps."""
     batch: int = 1024
     """Different patches per gradient step, for next tiles and for masked ones."""
-    boards: int = 48
+    boards: int = 96
     """Boards per gradient step, for outcomes; half of them with one that is not the usual."""
     renamed: float = 0.5
     """How often some prototypes in an example, few or many, are renamed to the category that says nothing."""
-    learning_rate: float = 4e-3
+    learning_rate: float = 8e-3
 
 
 @dataclass(frozen=True)
@@ -240,6 +240,7 @@ HOSTED = Settings(  # any world that is stepped on the host
     TaskConfig("board", 128, 500_000, 150_000, 200, 0.02, _HOSTED_PPO),
     target_episodes=200,
 )
+HOSTED_LONGER = replace(HOSTED, task=replace(HOSTED.task, steps=1_500_000))
 
 
 def of(own: Mapping[str, Settings], preset: str) -> Settings:

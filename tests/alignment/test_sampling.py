@@ -5,7 +5,7 @@ import pytest
 
 from protoalign.alignment import foresight
 from protoalign.alignment.local_training import transitions_of
-from protoalign.alignment.sampled_judge import STALE, UNFOUND, CautiousThompson
+from protoalign.alignment.sampled_judge import UNFOUND, CautiousThompson
 from protoalign.rl.history import Episodes
 from protoalign.rl.networks import Scene
 from protoalign.worlds.base import Observation
@@ -186,8 +186,9 @@ def test_caution_while_it_is_open_what_is_dangerous_and_none_when_it_is_known_to
     assert goes(truth[None]) > 0.6
     sampler.pool, sampler.said = both, np.zeros(2)
     actor = CautiousThompson(goes_on, np.random.default_rng(0), curious=False)
-    taken = [actor(target.judge) == GO for _ in range(STALE + 30)]
-    assert np.mean(taken[STALE:]) > 0.6, "a board that is seen again and again ends caution"
+    taken = [actor(target.judge) == GO for _ in range(40)]
+    assert not any(taken[:2])
+    assert np.mean(taken[6:]) > 0.6, "a board that is seen again and again ends caution"
 
 
 def test_a_draw_is_from_what_is_believed_now_and_changes_as_seldom_as_can_be():

@@ -7,11 +7,15 @@ import numpy as np
 from protoalign.alignment.local_model import Context, about, categories, contribution, next_tile, outcomes, patch_sum, patches
 
 
-def foresee(model: Any, assignments: np.ndarray, codes: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """Probabilities [D, A, CLASSES] of the outcome of every action on a board of codes [H, W] with numbers [M]."""
+def foresee(
+    model: Any, assignments: np.ndarray, codes: np.ndarray, numbers: np.ndarray, action: int | None = None
+) -> np.ndarray:
+    """Probabilities [D, A, CLASSES] of the outcome of every action on a board of codes [H, W] with numbers [M]; or of one
+    action, [D, 1, CLASSES]."""
     cells = categories(model, assignments)[:, patches(codes, -1)]  # [D, HW, 9]
     first = patch_sum(model.outcome, cells.reshape(-1, 9)).reshape(*cells.shape[:2], -1)
     besides = _every_action(model.outcome, np.zeros(model.scene.prototypes + 1, np.float32), numbers)
+    besides = besides if action is None else besides[action : action + 1]
     summed = contribution(model, first[:, None] + besides[:, None]).sum(2)  # [D, A, CLASSES + 3 M]
     return np.exp(outcomes(model, summed)[0])
 
@@ -19,6 +23,28 @@ def foresee(model: Any, assignments: np.ndarray, codes: np.ndarray, numbers: np.
 def danger(model: Any, assignments: np.ndarray, codes: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     """The probability [D, A] that much is lost by an action."""
     return foresee(model, assignments, codes, numbers)[..., model.bad].sum(-1)
+
+
+def dangers(model: Any, before: np.ndarray, action: np.ndarray, numbers: np.ndarray, anchor: np.ndarray) -> np.ndarray:
+    """How likely it is [C] that much is lost by steps in the source if a prototype lay around the agent instead of ground.
+
+    Boards [N, H, W] in prototypes, actions [N], numbers [N, M], and the agent's cell [N]. Ground is the commonest prototype
+    around it.
+    """
+    kinds, (height, width) = model.scene.prototypes, before.shape[1:]
+    rows, columns = np.divmod(anchor, width)
+    near = (
+        np.maximum(abs(np.arange(height)[:, None] - rows[:, None, None]), abs(np.arange(width) - columns[:, None, None])) == 1
+    )
+    ground = np.bincount(before[near], minlength=kinds).argmax()
+    found = np.zeros(kinds)
+    for c in range(kinds):
+        cells = patches(np.where(near & (before == ground), c, before), kinds + 1)
+        first = patch_sum(model.outcome, cells.reshape(-1, 9)).reshape(*cells.shape[:2], -1)
+        nothing = np.zeros((len(before), kinds + 1), np.float32)
+        first = first + about(model.outcome, Context(action, nothing, numbers))[:, None]
+        found[c] = np.exp(outcomes(model, contribution(model, first).sum(1))[0])[:, model.bad].sum(-1).mean()
+    return found
 
 
 def told_by(model: Any, assignments: np.ndarray, weights: np.ndarray, codes: np.ndarray, numbers: np.ndarray) -> np.ndarray:

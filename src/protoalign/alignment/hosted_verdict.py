@@ -17,7 +17,8 @@ from protoalign.worlds.reskin import Reskin
 def true_prototypes(mapping: Mapping, target: gymnasium.Env, world: GymWorld, look: str) -> list[set[int]] | None:
     """Of every tile type the prototypes that it truly is: one if the target is a source redrawn picture by picture, all with
     the same name if the world names its pictures; an empty set for what the source never showed. None: nothing is known."""
-    known = {picture.tobytes(): c for c, picture in enumerate(mapping.vocabulary.pictures)}
+    own = mapping.vocabulary
+    known = {picture.tobytes(): int(c) for picture, c in zip(own.pictures, own.prototype_of, strict=True)}
     redrawn: Any = target
     while redrawn is not None and not isinstance(redrawn, Reskin):
         redrawn = getattr(redrawn, "env", None)
@@ -27,8 +28,9 @@ def true_prototypes(mapping: Mapping, target: gymnasium.Env, world: GymWorld, lo
         return [set() if x is None or x.tobytes() not in known else {known[x.tobytes()]} for x in found]
     if world.truth is None:
         return None
-    names = [base(name) for name in mapping.names]
-    return [{c for c, name in enumerate(names) if name == world.truth(look, picture)} for picture in pictures]
+    shown = [world.truth("source", picture) for picture in own.pictures]
+    pairs = list(zip(own.prototype_of.tolist(), shown, strict=True))
+    return [{c for c, name in pairs if name is not None and name == world.truth(look, picture)} for picture in pictures]
 
 
 def judge(
@@ -51,10 +53,12 @@ def judge(
     new = [row for row in mapping.types if row.unseen]
     acted = set(mapping.about.get("acted", range(len(taken))))
     for i, row in enumerate(new):
-        said = {} if true is None else {"true": _named(mapping, true[i])}
+        said = {} if true is None else {"true": _named(mapping, true[i]), "right": row.prototype in true[i]}
         rows.append(said | {"found": row.name, "probability": round(row.probability, 5), "unseen": True})
     rows += [
-        {"true": row.name, "found": row.name, "probability": 1.0, "unseen": False} for row in mapping.types if not row.unseen
+        {"true": row.name, "right": True, "found": row.name, "probability": 1.0, "unseen": False}
+        for row in mapping.types
+        if not row.unseen
     ]
     if true is None:
         return {"mapping": rows, "mapping_correct": None}

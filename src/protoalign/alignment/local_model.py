@@ -140,7 +140,10 @@ def masked_tile(model: Any, cells: Any, besides: Any) -> Any:
 
 def contribution(model: Any, first: Any) -> Any:
     """What first layers [..., F] of the network for outcomes add to its outputs [..., CLASSES + 3 M]: summed over tiles."""
-    return _relu(first) @ model.outcome.out
+    x = _relu(first)
+    flat = x.reshape(-1, x.shape[-1])
+    flat = _relu(flat + flat @ model.outcome.hidden + model.outcome.hidden_bias)
+    return (flat @ model.outcome.out).reshape(*x.shape[:-1], -1)
 
 
 def outcomes(model: Any, summed: Any) -> tuple[Any, Any]:

@@ -89,7 +89,7 @@ class Examples(NamedTuple):
 
 
 def train_local(
-    store: Store, config: LocalConfig, scene: Scene, given: Transitions, seed: int, title: str = ""
+    store: Store, config: LocalConfig, scene: Scene, given: Transitions, seed: int, title: str = "", stage: str = "local"
 ) -> tuple[LocalModel, dict[str, Any], float]:
     """A model of transitions in prototypes; figures on a held-out tenth; and the seconds it took."""
     order = generator(seed, "local/held-out").permutation(len(given.action))[: config.transitions]
@@ -108,7 +108,7 @@ def train_local(
 
     start = {"model": model, "optimiser": optimiser.init(eqx.filter(model, eqx.is_array))}
     shown = "tiles {tile:.3f}  masked {masked:.3f}  outcome {outcome:.3f}"
-    state, seconds = fit(store, "local", f"world model {title}".strip(), -(-config.updates // CHUNK), start, update, shown)
+    state, seconds = fit(store, stage, f"world model {title}".strip(), -(-config.updates // CHUNK), start, update, shown)
     return state["model"], _figures(state["model"], held) | {"transitions": len(kept.action)}, seconds
 
 

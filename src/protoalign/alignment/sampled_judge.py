@@ -1,8 +1,9 @@
 """The world model of small patches as the judge of a target, and an actor for it, for any number of prototypes and tile types.
 
 The actor plays the task policy on an assignment drawn from the posterior, which changes only when it must, with two rules.
-Caution: while much could be lost by what the draw would do, another draw's way is taken that is safe under most of them; a
-board that was seen several times ends this, so that play does not stall. Curiosity: while several assignments stay open and
+Caution: while much could be lost by what the draw would do, another draw's way is taken that is safe under most of them,
+and tile types that may be dangerous are shown to the policy as if they were; a board that is seen again and again ends this by
+and by, so that play does not stall. Curiosity: while several assignments stay open and
 nothing new has been learned for a while, the action is taken that is expected to tell most between them, if it is safe.
 What is dangerous, what is the agent and what is ground the model knows from outcomes and next tiles; nothing is named.
 
@@ -16,6 +17,7 @@ It serves hosted worlds, in which no q_theta can be trained.
 from collections.abc import Callable
 
 import numpy as np
+from scipy.special import softmax
 
 from protoalign.alignment import foresight
 from protoalign.alignment.local_model import LocalModel, categories
@@ -25,9 +27,12 @@ from protoalign.alignment.target_evidence import TargetEvidence
 
 Plays = Callable[[np.ndarray, np.ndarray], np.ndarray]  # grids [D, H, W] of prototypes and numbers [D, M]: probabilities [D, A]
 UNFOUND = 0.03  # of what is said is kept back: the right assignment may not be in the pool
+TOLD = 0.2  # difference of probabilities of an outcome that is worth remembering
+WORTH_AVOIDING = 0.5  # danger of a prototype
+MAYBE = 0.1  # probability that a tile type is such a one, above which it is taken for it
+SHARPNESS = 4.0  # the posterior to this power is what is drawn from
 FORESEEN = 8  # draws that are asked what they foresee
 DANGER = 0.05  # probability of a great loss that is not worth it
-STALE = 3  # times that a board is seen in an episode before caution ends
 OPEN = 0.02  # share of the pool that is not on the best assignment, above which there is something to be cautious or curious of
 SETTLED = 0.02  # change of that share in a step in which nothing was learned
 PATIENCE = 6  # such steps before curiosity
@@ -54,7 +59,7 @@ class SampledJudge:
         """A step and the picture after it; `ended`: by itself, not cut off."""
         self.steps += 1
         after, later = seen.astype(np.int64), numbers[0].astype(np.float32)
-        self.evidence.watch(self.codes, action, reward, ended, after, types, (self.numbers, later))
+        self.evidence.watch(self.codes, action, reward, ended, after, types, (self.numbers, later), self._open(action))
         self.codes, self.numbers = after, later
         self._update()
 
@@ -92,6 +97,12 @@ class SampledJudge:
             return 0.0
         return max(self.sampler.excess(self.sampler.packs)[0], 0.0) / self.steps
 
+    def _open(self, action: int) -> bool:
+        """Whether it is open, by the likeliest assignments, what an action here will lead to."""
+        order = np.argsort(-self.sampler.logs, kind="stable")[:FORESEEN]
+        chance = foresight.foresee(self.model, self.sampler.pool[order], self.codes, self.numbers, action)
+        return bool(np.ptp(chance[:, 0], axis=0).max() > TOLD)
+
     @property
     def _columns(self) -> list[int]:
         return [*self.hideable, self.sampler.none]
@@ -105,8 +116,17 @@ class SampledJudge:
 class CautiousThompson:
     """Chooses actions for a `SampledJudge` and any policy that gives probabilities of actions in prototypes."""
 
-    def __init__(self, plays: Plays, rng: np.random.Generator, cautious: bool = True, curious: bool = True):
+    def __init__(
+        self,
+        plays: Plays,
+        rng: np.random.Generator,
+        cautious: bool = True,
+        curious: bool = True,
+        danger: np.ndarray | None = None,
+    ):
+        """`danger` [C]: how likely it is that much is lost where a prototype lies instead of ground; unknown: nowhere."""
         self.plays, self.rng, self.cautious, self.curious = plays, rng, cautious, curious
+        self.danger = danger
         self.held, self.before = b"", dict[bytes, float]()  # the assignment played on; what was believed when it was drawn
         self.best, self.quiet = 0.0, 0  # the share of the best assignment, and for how many steps it has stayed so
         self.tested: set[bytes] = set()  # boards with actions that curiosity has taken there
@@ -120,16 +140,20 @@ class CautiousThompson:
         """The action to take where the judge is."""
         sampler, codes, numbers = judge.sampler, judge.codes, judge.numbers
         logs = sampler.logs
-        self._hold(sampler.pool, np.exp(logs))
+        self._hold(sampler.pool, softmax(SHARPNESS * logs))
+        mark = codes.tobytes() + numbers.tobytes()
+        self.visits[mark] = self.visits.get(mark, 0) + 1
         mine = np.frombuffer(self.held, np.int64)
+        again = 2.0 ** (self.visits[mark] - 1)  # caution that leads nowhere gives way
+        if self.cautious:
+            mine = self._avoiding(judge, mine, MAYBE * again)
         order = np.argsort(-logs, kind="stable")[:FORESEEN]
         draws, weights = sampler.pool[order], np.exp(logs[order])
         chance = self._plays(judge, mine[None])[0]
-        mark = codes.tobytes() + numbers.tobytes()
-        self.visits[mark] = self.visits.get(mark, 0) + 1
         self._notice(float(weights[0]))
         unsure = 1 - weights[0] > OPEN
-        careful = self.cautious and unsure and self.visits[mark] <= STALE
+        limit = DANGER * again
+        careful = self.cautious and unsure and limit < 1
         risk = np.zeros(len(chance))
         if careful or (self.curious and unsure):
             risk = (weights / weights.sum()) @ foresight.danger(judge.model, draws, codes, numbers)
@@ -141,12 +165,22 @@ class CautiousThompson:
                 action = int(told.argmax())
                 self.tested.add(mark + bytes([action]))
                 return action
-        if careful and chance @ risk > DANGER:
+        if careful and chance @ risk > limit:
             every = self._plays(judge, draws)
-            safe = np.flatnonzero(every @ risk <= DANGER)
+            safe = np.flatnonzero(every @ risk <= limit)
             chance = every[safe[0]] if len(safe) else chance
-            chance = chance * np.exp(-risk / DANGER)
+            chance = chance * np.exp(-risk / limit)
         return int(np.argmax(np.log(chance + 1e-12) + self.rng.gumbel(size=len(chance))))
+
+    def _avoiding(self, judge: SampledJudge, mine: np.ndarray, level: float) -> np.ndarray:
+        """The assignment [T] with types that are dangerous with a probability above `level` taken for the likeliest dangerous
+        prototype."""
+        if self.danger is None or not (self.danger > WORTH_AVOIDING).any():
+            return mine
+        bad = np.flatnonzero(self.danger > WORTH_AVOIDING)
+        chance = judge.sampler.belief()[:, bad]
+        doubtful = (chance.sum(1) > level) & ~np.isin(mine, bad)
+        return np.where(doubtful, bad[chance.argmax(1)], mine)
 
     def _hold(self, pool: np.ndarray, chance: np.ndarray) -> None:
         """Draw an assignment, given the last one: a draw from the pool [D, T] with probabilities [D], changed as seldom as can

@@ -24,6 +24,7 @@ class Knowing(Protocol):
     names: tuple[str, ...]
     local: Any  # a LocalModel
     presence: np.ndarray  # [2, K]
+    danger: np.ndarray  # [K], see `foresight.dangers`
 
     def plays(self) -> Plays:
         """The policy: grids of prototypes [D, H, W] and numbers [D, M] to probabilities of actions [D, A]."""
@@ -44,7 +45,7 @@ class Finding:
         self.hideable = tuple(range(agent.vocabulary.num_prototypes))
         self.types = TileTypes(agent.vocabulary, exact=tile)
         self.judge = SampledJudge(model, self.hideable, generator(seed, "judge"))
-        self.actor = CautiousThompson(agent.plays(), generator(seed, "actor"), cautious, curious)
+        self.actor = CautiousThompson(agent.plays(), generator(seed, "actor"), cautious, curious, agent.danger)
         self.known = np.zeros(len(self.hideable), bool)
         self.acted: set[int] = set()  # tile types that were in sight when an action was chosen
         self.returns: list[float] = []

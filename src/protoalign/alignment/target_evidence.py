@@ -29,9 +29,12 @@ from protoalign.alignment.local_model import (
 
 ANYTHING = 0.02  # of each probability is spread over all that could be; most targets were measured with this value
 UNKNOWN = 0.3  # the same where a type is none of these, as it is while types are told one by one: the model knows little there
-MOST = {"next": 256, "still": 128, "outcome": 8}  # examples kept of each sort; of next tiles, changes before others; the latest
-USUAL_BOARDS = 3  # outcomes that were nothing but usual
-SOMETIMES = 0.15  # how often one is looked at
+MOST = {
+    "next": 256,
+    "still": 128,
+    "outcome": 16,
+}  # examples kept of each sort; of next tiles, changes before others; the latest
+STILL = 0.5  # weight of a masked tile: neighbours are each other's evidence, so it would else be counted twice
 ASIDE = 2  # tiles near a change that are kept of each step, by chance
 OTHER_LOOK = np.log(0.01)  # that a thing which stays what it is looks different after a step
 LAST = 0.3  # weight of what the last picture of an episode shows: it may show anything
@@ -95,7 +98,6 @@ class TargetEvidence:
             None  # [H, W] bool, what changed in the last step of the episode in which anything did
         )
         self.new: list[tuple[str, int, float]] = []  # sort, number and how much more it counts, since the last `take_new`
-        self.usual_boards = 0
 
     # -- seeing --------------------------------------------------------------------------------------------------------------
 
@@ -114,8 +116,10 @@ class TargetEvidence:
         after: np.ndarray,
         types: int,
         numbers: tuple[np.ndarray, np.ndarray],
+        telling: bool = False,
     ) -> None:
-        """A step from one picture of codes [H, W] to the next; numbers [M] float32 before and after."""
+        """A step from one picture of codes [H, W] to the next; numbers [M] float32 before and after. `telling`: assignments do
+        not agree on what was to come of it, so that it counts even if nothing did."""
         fresh, self.types = types > self.types, types
         outside = -1
         lies = in_place(codes[None], after[None], self.model.scene, outside)[0]
@@ -137,9 +141,8 @@ class TargetEvidence:
         kind = int(outcome_class(self.model, np.float64(reward), ended))
         change = np.sign(numbers[1] - numbers[0]).astype(int) + 1
         eventful = kind != USUAL or (change != 1).any()
-        if eventful or (self.usual_boards < USUAL_BOARDS and self.rng.random() < SOMETIMES):
+        if eventful or telling:
             key = codes.tobytes() + _mark(action, kind, *change) + numbers[0].tobytes()
-            self.usual_boards += not eventful and key not in self.rows["outcome"].number
             self._add("outcome", key, Row(around, np.append(kind, change), action, board, numbers[0]))
 
     def _still(self, codes: np.ndarray, numbers: np.ndarray, first: bool) -> None:
@@ -153,7 +156,7 @@ class TargetEvidence:
             board = self._number(everything - {middle} if middle in single else everything)
             key = cells.tobytes() + _mark(first, board) + numbers.tobytes()
             if key not in self.rows["still"].number:
-                self._add("still", key, Row(cells, middle, int(first), board, numbers))
+                self._add("still", key, Row(cells, middle, int(first), board, numbers), STILL)
 
     def _number(self, codes: Iterable[int]) -> int:
         return self.boards.setdefault(frozenset(codes), len(self.boards))

@@ -31,6 +31,7 @@ def run(
     hide: tuple[str, ...] = (),
     tile: int | None = None,
     picture: str | None = None,
+    workers: int | None = None,
     out: Path | None = None,
     preset: Preset = "fast",
     json: bool = False,
@@ -51,6 +52,7 @@ def run(
         hide: Kinds of things that may look new in a target; the preset's if none is named.
         tile: Size of a tile in pixels, for worlds called gym:ID.
         picture: Where such a world's picture is: obs, render, or a key of the observation; obs if not given.
+        workers: Processes that step the games of a world of Gymnasium while its policy is trained; none if not given.
         out: The run folder; runs/WORLD-sSEED if not given.
         preset: fast (two CPU cores, minutes) or paper (the paper's networks and settings, many hours).
         json: Print the result as one line of JSON.
@@ -58,15 +60,16 @@ def run(
     runtime.configure()
     from protoalign import stages
     from protoalign.report import page
+    from protoalign.stages.whole import engines_of
     from protoalign.worlds import registry
 
     out = out or default_folder(env, seed)
-    world = registry.make(env, **_options(tile=tile, picture=picture))
+    world = registry.make(env, **_options(tile=tile, picture=picture, workers=workers))
 
     def show(name: Engine, result: dict[str, Any]) -> None:
         with beside_bars():
             show_transfer(result | result["engines"][name], False)
-            if name != engine and name == "bayes" and "opa" not in result["engines"]:
+            if name == "bayes" and "opa" in engines_of(world, engine) and "opa" not in result["engines"]:
                 say("That was bayes. Next: opa, the paper's way, whose policy to explore is being trained.")
 
     shown = None if json else show
@@ -89,6 +92,7 @@ def task(
     hide: tuple[str, ...] = (),
     tile: int | None = None,
     picture: str | None = None,
+    workers: int | None = None,
     out: Path | None = None,
     preset: Preset = "fast",
     json: bool = False,
@@ -104,6 +108,7 @@ def task(
         hide: Kinds of things that may look new in a target, e.g. --hide water grass; the preset's if none is named.
         tile: Size of a tile in pixels, for worlds called gym:ID.
         picture: Where such a world's picture is: obs, render, or a key of the observation; obs if not given.
+        workers: Processes that step the games of a world of Gymnasium while its policy is trained; none if not given.
         out: The run folder; runs/WORLD-sSEED if not given.
         preset: fast (two CPU cores, minutes) or paper (the paper's network and settings).
         json: Print the result as one line of JSON.
@@ -114,7 +119,7 @@ def task(
     from protoalign.worlds import registry
 
     out = out or default_folder(env, seed)
-    world = registry.make(env, **_options(tile=tile, picture=picture))
+    world = registry.make(env, **_options(tile=tile, picture=picture, workers=workers))
     settings = stages.settings_of(world, preset, steps, hide=hide)
     store = Run(out)
     with store.lock():

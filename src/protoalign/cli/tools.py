@@ -19,7 +19,7 @@ Baseline = Literal["ppo", "darla", "lusr", "unit4rl", "ltmbr"]
 What = Literal[
     "all", "table1", "table2", "baselines", "crafter", "crafter-first", "crafter-kinds", "encoders", "engines", "episodes",
     "necessity", "alignment", "reconstruction", "calibration", "stopping", "random-looks", "played-looks", "frozen", "noise",
-    "subsets", "mixed", "variants",
+    "subsets", "mixed", "variants", "worlds",
 ]  # fmt: skip
 
 

@@ -47,7 +47,8 @@ def again(result: Result, agent: Agent, mapping: Mapping) -> Shown:
         raise CannotShow(f"{name} cannot be made with {', '.join(nuisances)}") from None
     blind = agent.policy(None, seed=seed)
     if isinstance(world, GymWorld) and isinstance(blind, Policy):
-        blind.see = reads(nearest(agent.vocabulary.pictures), mapping.tile_types.tile)
+        see = reads(nearest(agent.vocabulary.pictures, agent.vocabulary.prototype_of), mapping.tile_types.tile)
+        blind.see = lambda picture: agent.vocabulary.canonical[see(picture)]
     before, after = (watch(target, policy, seed) for policy in (blind, agent.policy(mapping, seed=seed)))
     return Shown(starts[0], starts[1], pairs, before, after)
 

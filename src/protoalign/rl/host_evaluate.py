@@ -48,13 +48,14 @@ def play_hosted(
     return Played(returns, lengths, {})
 
 
-def nearest(pictures: np.ndarray) -> Eyes:
-    """One who knows only pictures [C, h, w, 3]: the one that is most like a tile, which is scaled to their size."""
+def nearest(pictures: np.ndarray, prototype_of: np.ndarray) -> Eyes:
+    """One who knows only pictures [ids, h, w, 3] and their prototypes [ids]: that of the picture which is most like a tile
+    when it is scaled to that size."""
     known = pictures.reshape(len(pictures), -1).astype(np.float32)
 
     def eyes(tiles: np.ndarray) -> np.ndarray:
         rows, columns = (np.arange(n) * m // n for n, m in zip(pictures.shape[1:3], tiles.shape[1:3], strict=True))
         flat = tiles[:, rows][:, :, columns].reshape(len(tiles), -1).astype(np.float32)
-        return ((known**2).sum(1) - 2 * flat @ known.T).argmin(1)
+        return prototype_of[((known**2).sum(1) - 2 * flat @ known.T).argmin(1)]
 
     return eyes

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 from jax import Array
 
+from protoalign.rl.host_workers import open_games
 from protoalign.rl.networks import ActorCritic
 from protoalign.rl.rollout import Record, Segment, act
 from protoalign.rng import gumbel
@@ -20,10 +21,10 @@ from protoalign.worlds.tile_dictionary import TileDictionary
 
 
 class HostVector:
-    """B games of a hosted world, stepped one after another."""
+    """B games of a hosted world, in this process or in `world.workers` others. Close it when done, or use it in a `with`."""
 
     def __init__(self, world: GymWorld, number: int, dictionary: TileDictionary):
-        self.games = [world.game(dictionary) for _ in range(number)]
+        self.games, self.number = open_games(world, number, dictionary), number
         rows, columns = world.spec.grid
         self.tiles = np.zeros((number, rows, columns), np.uint8)
         self.numbers = np.zeros((number, len(world.spec.numbers)), np.float32)
@@ -34,29 +35,30 @@ class HostVector:
         self.boards: list[set[bytes]] = [set() for _ in range(number)]  # that were seen in each episode
         self.new = np.zeros(number, bool)  # whether what is seen now is the first of its kind in the episode
 
+    def __enter__(self) -> "HostVector":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """No game goes on; workers end."""
+        self.games.close()
+
     def begin(self, seed: int) -> None:
         """All games anew; the n-th one from seed + n."""
-        for i, game in enumerate(self.games):
-            self.tiles[i], self.numbers[i] = game.reset(seed=(seed + i) % 2**31)
+        self.tiles, self.numbers, *_ = self.games.begin((seed + np.arange(self.number)) % 2**31)
         self.over[:], self.returns[:], self.lengths[:] = False, 0, 0
-        self.boards = [set() for _ in self.games]
+        self.boards = [set() for _ in range(self.number)]
 
     def seen(self) -> Observation:
         return Observation(self.tiles.copy(), self.numbers.copy())
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, ...]:
         """Rewards, terminated, truncated and reset [B]; games that were over are reset and take no action."""
-        number, before = len(self.games), self.tiles.copy()
-        reward, reset = np.zeros(number, np.float32), self.over.copy()
-        terminated, truncated = np.zeros((2, number), bool)
-        for i, game in enumerate(self.games):
-            if reset[i]:
-                self.tiles[i], self.numbers[i] = game.reset()
-                self.returns[i], self.lengths[i] = 0, 0
-            else:
-                self.tiles[i], self.numbers[i], reward[i], terminated[i], truncated[i] = game.step(int(action[i]))
-                self.returns[i] += reward[i]
-                self.lengths[i] += 1
+        before, reset = self.tiles, self.over.copy()
+        self.tiles, self.numbers, reward, terminated, truncated = self.games.step(np.asarray(action), reset)
+        self.returns, self.lengths = np.where(reset, 0, self.returns + reward), np.where(reset, 0, self.lengths + 1)
         self.over = terminated | truncated
         self._count(before[~reset], self.tiles[~reset])
         self.counts[4] += np.bincount(self.tiles[self.over].reshape(-1), minlength=256)
@@ -93,10 +95,22 @@ def _value(net: ActorCritic, seen: Observation) -> Array:
 
 
 def collect(
-    games: HostVector, net: ActorCritic, key: Array, steps: int, recorded: int, novelty: float = 0.0, closing: bool = False
+    games: HostVector,
+    net: ActorCritic,
+    key: Array,
+    steps: int,
+    recorded: int,
+    novelty: float = 0.0,
+    scale: float = 1.0,
+    closing: bool = False,
 ) -> tuple[Segment, Array, dict[str, float], Record]:
     """A segment [T, B, ...], the value [B] of what follows, sums over episodes that ended, and a record of the first
-    environments. `closing`: games will begin anew after this, so the record ends with a row that marks their last picture."""
+    environments.
+
+    Rewards to learn from are multiplied by `scale`, and boards that are new in an episode are worth `novelty` more; the record
+    has rewards as they are. `closing`: games will begin anew after this, so the record ends with a row that marks their last
+    picture.
+    """
     rows: list[Any] = []
     earned: list[np.ndarray] = []
     sums = {"episodes": 0.0, "return_sum": 0.0, "length_sum": 0.0}
@@ -110,12 +124,11 @@ def collect(
         sums["episodes"] += float(over.sum())
         sums["return_sum"] += float(games.returns[over].sum())
         sums["length_sum"] += float(games.lengths[over].sum())
-        rows.append(
-            (encoded, seen, action, log_prob, value, reward + np.float32(novelty) * games.new, terminated, truncated, reset)
-        )
+        worth = np.float32(scale) * reward + np.float32(novelty) * games.new
+        rows.append((encoded, seen, action, log_prob, value, worth, terminated, truncated, reset))
     encoded, shown, *rest = jax.tree.map(lambda *x: np.stack([np.asarray(y) for y in x]), *rows)
     kept = [shown, rest[0].astype(np.uint8), *rest[3:]]
-    kept[2] = np.stack(earned)  # without what novelty is worth
+    kept[2] = np.stack(earned)
     if closing:
         nothing = [np.zeros_like(x[:1]) for x in kept[1:-1]]
         last = jax.tree.map(lambda x: x[None], games.seen())

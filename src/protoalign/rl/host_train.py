@@ -1,6 +1,8 @@
 """The training loop around PPO in worlds that are stepped on the host: it logs, saves, resumes and shows progress."""
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import equinox as eqx
@@ -9,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from protoalign.errors import UserError
 from protoalign.progress import Bar
 from protoalign.rl import ppo
 from protoalign.rl.host_rollout import HostVector, collect
@@ -43,20 +46,21 @@ def train(
         state, done, seconds, in_games = saved.tree["ppo"], saved.step, saved.info["seconds"], saved.info["seconds_in_games"]
         album, counts, met = np.array(saved.tree["pictures"]), np.array(saved.tree["counts"], np.int64), saved.info["pictures"]
     dictionary = TileDictionary(world.tile, album[:met])
+    scale = Scale(config.ppo.discount, saved.info["scale"] if saved else 1.0)
     figures = {"steps": total * config.ppo.batch, "seconds": seconds, "seconds_in_games": in_games}
     if done == total:
         return state.net, dictionary, figures
-    games = HostVector(world, config.ppo.envs, dictionary)
-    if not done:
-        _look_round(games, seed, len(world.spec.actions))
-        counts = games.counts.copy()
-    games.counts = counts
     key = stream(seed, "task/ppo")
     records: list[Record] = []
     last_update, learn = done, None
     leg = max(LEG, -(-2 * world.spec.max_steps // config.ppo.segment))
-    started = time.monotonic() - seconds
-    with Bar(f"task {title}".strip(), total * config.ppo.batch, done * config.ppo.batch) as bar:
+    bar = Bar(f"task {title}".strip(), total * config.ppo.batch, done * config.ppo.batch)
+    with _going_on(store, lambda: done * config.ppo.batch), HostVector(world, config.ppo.envs, dictionary) as games, bar:
+        if not done:
+            _look_round(games, seed, len(world.spec.actions), scale)
+            counts = games.counts.copy()
+        games.counts = counts
+        started = time.monotonic() - seconds
         while done < total:
             games.begin(int(generator(seed, f"task/leg {done}").integers(2**31)))
             state = state._replace(net=eqx.tree_at(lambda n: n.scores, state.net, jnp.asarray(games.scores)))
@@ -67,15 +71,17 @@ def train(
                 novelty = config.novelty * max(0.0, 1 - update / (FADED * total))
                 since = time.monotonic()
                 segment, last, sums, record = collect(
-                    games, state.net, collect_key, config.ppo.segment, config.recorded, novelty, update == end - 1
+                    games, state.net, collect_key, config.ppo.segment, config.recorded, novelty, scale.value, update == end - 1
                 )
                 in_games += time.monotonic() - since
                 if learn is None:
                     learn = _program(config, total, state, segment, last, shuffle_key)
                     bar.begin()
-                state, metrics = learn(state, segment, last, shuffle_key)
+                state, metrics = jax.block_until_ready(learn(state, segment, last, shuffle_key))  # else games seem to take long
                 rows.append(metrics | sums)
                 records.append(record)
+                scale.watch(record.reward, record.reset)
+            scale.renew()
             row = summarise(jax.device_get(rows))
             done += len(rows)
             now = time.monotonic()
@@ -90,17 +96,54 @@ def train(
             figures |= {"seconds": round(time.monotonic() - started, 3), "seconds_in_games": round(in_games, 3)}
             album[: len(dictionary)] = dictionary.pictures
             tree = {"ppo": state, "pictures": album, "counts": games.counts}
-            about = {"pictures": len(dictionary)} | {name: figures[name] for name in ("seconds", "seconds_in_games")}
+            about = {"pictures": len(dictionary), "scale": scale.value} | {
+                name: figures[name] for name in ("seconds", "seconds_in_games")
+            }
             store.save("task", done, tree, about)
     return state.net, dictionary, figures
 
 
-def _look_round(games: HostVector, seed: int, actions: int) -> None:
-    """Play at random, to see what changes."""
+class Scale:
+    """What rewards are multiplied with, so that returns are of the order of 1 at most: anew after every leg, by what was earned
+    in it. What nothing is known of stays as it is."""
+
+    def __init__(self, discount: float, value: float):
+        self.discount, self.value = discount, value
+        self.returns: list[np.ndarray] = []
+        self.largest = 0.0
+
+    def watch(self, rewards: np.ndarray, resets: np.ndarray) -> None:
+        """Rewards and resets [T, B] of some steps."""
+        sums = np.zeros(rewards.shape[1])
+        for reward, reset in zip(rewards, resets, strict=True):
+            sums = np.where(reset, 0.0, self.discount * sums + reward)
+            self.returns.append(sums)
+        self.largest = max(self.largest, float(abs(rewards).max()))
+
+    def renew(self) -> None:
+        if self.largest:
+            self.value = min(1 / max(float(np.std(self.returns)), 1e-6), 1 / self.largest)
+        self.returns, self.largest = [], 0.0
+
+
+@contextmanager
+def _going_on(store: Store, done: Callable[[], int]) -> Iterator[None]:
+    """An error that stops the training says from which step it can go on."""
+    try:
+        yield
+    except UserError as error:
+        if not done() or getattr(store, "path", None) is None:
+            raise
+        raise UserError(f"{error}; started again, it goes on from step {done():,}") from error.__cause__
+
+
+def _look_round(games: HostVector, seed: int, actions: int, scale: Scale) -> None:
+    """Play at random, to see what changes, and how large rewards are."""
     rng = generator(seed, "task/look round")
     games.begin(int(rng.integers(2**31)))
-    for _ in range(LOOKED):
-        games.step(rng.integers(actions, size=len(games.games)))
+    steps = [games.step(rng.integers(actions, size=games.number)) for _ in range(LOOKED)]
+    scale.watch(np.stack([step[0] for step in steps]), np.stack([step[3] for step in steps]))
+    scale.renew()
 
 
 def _program(config: TaskConfig, total: int, state: Any, segment: Segment, last: Array, key: Array) -> Any:

@@ -6,7 +6,10 @@ from dataclasses import asdict, replace
 import numpy as np
 
 from protoalign.agent import Agent, untrained
-from protoalign.alignment.local_training import train_local, transitions_of
+from protoalign.alignment.foresight import dangers
+from protoalign.alignment.local_model import LocalModel
+from protoalign.alignment.local_training import Transitions, train_local, transitions_of
+from protoalign.alignment.merging import merged
 from protoalign.perception.vocabulary import Vocabulary
 from protoalign.rl import host_train
 from protoalign.rl.board_net import BoardNet
@@ -20,6 +23,9 @@ from protoalign.runtime import versions
 from protoalign.settings import Settings, plain
 from protoalign.stages.setup import Store, keep, presence
 from protoalign.worlds.gym import GymWorld
+
+STEPS = 1000  # in the source, to see what is dangerous
+AGENT = 0.2  # likeness above which a prototype is hardly anything but the agent
 
 
 def scene_of(world: GymWorld, prototypes: int) -> Scene:
@@ -50,7 +56,7 @@ def task(world: GymWorld, store: Store, seed: int, settings: Settings, preset: s
     if world.truth is not None:
         agent = replace(agent, spec=replace(world.spec, truth=named(world, vocabulary)))
     measured = time.monotonic()
-    eyes = nearest(vocabulary.pictures)
+    eyes = nearest(vocabulary.pictures, vocabulary.prototype_of)
     played = play_hosted(world.make, world.tile, agent.plays(), eyes, config.evaluation, 900_000 + 1000 * seed)
     if isinstance(store, Run):
         agent.save(store.path)
@@ -85,14 +91,45 @@ def model(world: GymWorld, store: Store, agent: Agent) -> Agent:
     if agent.local is not None and "bayes" in store.result():
         return agent
     history = cut(store.recorded("task"), None)
-    seen = presence(history, tuple(range(agent.scene.prototypes)))
-    return fit_model(store, agent, history, seen)
+    return fit_model(store, agent, history)
 
 
-def fit_model(store: Store, agent: Agent, history: Episodes, seen: np.ndarray) -> Agent:
-    """The agent with a world model of episodes in prototypes; `seen` [2, K] as `presence`."""
-    given = transitions_of(history, agent.scene)
-    local, told, seconds = train_local(store, agent.settings.local, agent.scene, given, agent.seed, agent.spec.name)
-    agent = keep(store, agent, local=local, presence=seen)
-    store.add_result({"bayes": {"world_model": told}, "seconds": {"model": seconds}})
+def danger_of(local: LocalModel, given: Transitions, scores: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """How dangerous each prototype is, [C] float32; `scores` [C] tell what is like an agent."""
+    some = rng.permutation(len(given.action))[:STEPS]
+    before, cell = given.before[some], local.scene.cell
+    flat = before.reshape(len(before), -1)
+    anchor = scores[flat].argmax(1) if cell is None else np.full(len(flat), cell)
+    found = dangers(local.on_host(), before, given.action[some], given.numbers[some], anchor)
+    found[scores > AGENT] = 0.0  # it is not stepped on
+    return found.astype(np.float32)
+
+
+def likeness(given: Transitions, kinds: int) -> np.ndarray:
+    """How much each prototype [C] is like an agent's: how often a tile of it changes in a step, and is the only one."""
+    boards = np.stack([(given.before == c).sum((1, 2)) for c in range(kinds)], 1)
+    changed = np.bincount(given.before[given.before != given.after], minlength=kinds)[:kinds]
+    return (boards == 1).sum(0) / np.maximum((boards > 0).sum(0), 1) * changed / (boards.sum(0) + 10)
+
+
+def fit_model(store: Store, agent: Agent, history: Episodes) -> Agent:
+    """The agent with a world model of episodes in picture ids. Pictures that act alike become one prototype; then it is fitted
+    once more."""
+    config, scene, seed, name = agent.settings.local, agent.scene, agent.seed, agent.spec.name
+    given = transitions_of(history, scene)
+    local, told, seconds = train_local(store, config, scene, given, seed, name)
+    group = merged(local.on_host(), given, generator(seed, "merging"))
+    kinds = int(group.max()) + 1
+    if kinds < scene.prototypes:
+        table = np.append(group, [kinds, kinds + 1]).astype(given.before.dtype)
+        given = given._replace(before=table[given.before], after=table[given.after])
+        scene = scene._replace(prototypes=kinds)
+        local, told, more = train_local(store, config, scene, given, seed, f"{name}, kinds that act alike as one", "merged")
+        seconds = round(seconds + more, 3)
+    vocabulary = replace(agent.vocabulary, prototype_of=group.astype(np.int32))
+    tiles = group.astype(np.int32)[np.asarray(history.observation.tiles)]
+    seen = presence(history._replace(observation=history.observation._replace(tiles=tiles)), tuple(range(kinds)))
+    danger = danger_of(local, given, likeness(given, kinds), generator(seed, "danger"))
+    agent = keep(store, agent, local=local, presence=seen, danger=danger, scene=scene, vocabulary=vocabulary)
+    store.add_result({"bayes": {"world_model": told}, "prototypes": kinds, "seconds": {"model": seconds}})
     return agent

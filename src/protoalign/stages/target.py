@@ -58,7 +58,7 @@ def _played_on_host(
     agent: Agent, world: GymWorld, look: str, mapping: Mapping, seed: int, number: int
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """The same games in a hosted world: returns, and figures."""
-    blind = nearest(agent.vocabulary.pictures)
+    blind = nearest(agent.vocabulary.pictures, agent.vocabulary.prototype_of)
     tile = mapping.tile_types.tile
 
     def read(tiles: np.ndarray) -> np.ndarray:

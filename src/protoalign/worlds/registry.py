@@ -4,10 +4,11 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from protoalign.errors import UserError
-from protoalign.settings import Settings
+from protoalign.settings import HOSTED_LONGER, Settings
 from protoalign.worlds.base import World
 from protoalign.worlds.crafter.settings import CRAFTER_SETTINGS
 
@@ -27,15 +28,23 @@ class Row:
 def make(name: str, **options: Any) -> World:
     """The world with this name, e.g. `hunter-z1c1`, `hunter-z1c1/z2c2`, `hunter-z4c4-16x16`, `crafter`.
 
-    Options are those of its maker, e.g. `tile=16`, the tile size in pixels.
+    Options are those of its maker, e.g. `tile=16`, the tile size in pixels. Worlds that are stepped on the host have two more:
+    `workers` and `patience`, see `GymWorld`.
     """
     row, parts = _find(name)
+    processes = {key: options.pop(key) for key in ("workers", "patience") if key in options}
     options = parts | options
     try:
         inspect.signature(row.make).bind(**options)
     except TypeError as problem:
         raise UserError(f"{name} cannot be made so: {problem}") from None
-    return row.make(**options)
+    world: Any = row.make(**options)
+    if hasattr(world, "run_in"):
+        world.remake = partial(row.make, **options)
+        world.run_in(**{"workers": world.workers, "patience": world.patience} | processes)
+    elif processes:
+        raise UserError(f"{name} is not stepped on the host: it has no {' or '.join(processes)}")
+    return world
 
 
 def first() -> str:
@@ -107,11 +116,25 @@ def _cliffwalking(release: str = "1.3") -> Any:
     return cliff_world(release)
 
 
+def _pushbox(boxes: str = "4", size: str = "10", max_steps: int = 120) -> Any:
+    from protoalign.worlds.lab2d import pushbox
+
+    return pushbox(int(boxes), int(size), max_steps)
+
+
+def _chase_eat(max_steps: int = 200) -> Any:
+    from protoalign.worlds.lab2d import chase_eat
+
+    return chase_eat(max_steps)
+
+
 def _gym(id: str, tile: int | tuple[int, int] | None = None, **options: Any) -> Any:
     from protoalign.worlds.gym import GymWorld, by_id
 
     if tile is None:
         raise UserError(f"gym:{id} needs the size of its tiles in pixels: --tile 16, or tile=16")
+    if unknown := options.keys() - inspect.signature(GymWorld).parameters.keys():
+        raise UserError(f"gym:{id} cannot be made so: a GymWorld has no option {', '.join(sorted(unknown))}")
     return GymWorld(by_id(id), tile, name=f"gym:{id}", **options)
 
 
@@ -130,29 +153,48 @@ WORLDS: list[Row] = [
         ("crafter",),
     ),
     Row(
+        "minigrid-(?P<name>doorkey-8x8|dynamic-obstacles-6x6|unlock|keycorridor-s3r1)",
+        _minigrid,
+        "MiniGrid, seen from above, worlds that take longer to learn; extra: minigrid",
+        {"fast": HOSTED_LONGER},
+        ("minigrid-doorkey-8x8", "minigrid-dynamic-obstacles-6x6", "minigrid-unlock", "minigrid-keycorridor-s3r1"),
+    ),
+    Row(
         "minigrid-(?P<name>[a-z0-9-]+?)(?P<view>-view)?",
         _minigrid,
         "MiniGrid, seen from above, or (-view) as the agent's own view; extra: minigrid",
-        examples=(
-            "minigrid-doorkey-6x6",
-            "minigrid-doorkey-8x8",
-            "minigrid-lavagap-s6",
-            "minigrid-dynamic-obstacles-6x6",
-            "minigrid-unlock",
-            "minigrid-keycorridor-s3r1",
-        ),
+        examples=("minigrid-doorkey-5x5", "minigrid-doorkey-6x6", "minigrid-lavagap-s6", "minigrid-lavagap-s7"),
     ),
     Row(
-        "frozenlake-(?P<size>[2-8])x(?P=size)(?P<slippery>-slippery)?(?:-from-(?P<release>1\\.[34]))?",
+        "frozenlake-(?P<size>[2-8])x(?P=size)(?P<slippery>-slippery)(?:-from-(?P<release>1\\.[34]))?",
+        _frozenlake,
+        "FrozenLake as below, where one slips; extra: toy-text",
+        {"fast": HOSTED_LONGER},
+        ("frozenlake-8x8-slippery",),
+    ),
+    Row(
+        "frozenlake-(?P<size>[2-8])x(?P=size)(?:-from-(?P<release>1\\.[34]))?",
         _frozenlake,
         "FrozenLake, a new map every episode, in Gymnasium 1.3's pictures (or -from-1.4), its target in 1.4's; extra: toy-text",
-        examples=("frozenlake-8x8", "frozenlake-8x8-slippery", "frozenlake-8x8-from-1.4"),
+        examples=("frozenlake-8x8", "frozenlake-8x8-from-1.4"),
     ),
     Row(
         "cliffwalking(?:-from-(?P<release>1\\.[34]))?",
         _cliffwalking,
         "CliffWalking, the same way; extra: toy-text",
         examples=("cliffwalking", "cliffwalking-from-1.4"),
+    ),
+    Row(
+        "lab2d-pushbox(?:-b(?P<boxes>[1-4]))?(?:-(?P<size>[6-9]|10)x(?P=size))?",
+        _pushbox,
+        "DeepMind Lab2D's pushbox: 4 boxes on 10 x 10 tiles, a new room every episode; -bN: N boxes; extra: lab2d",
+        examples=("lab2d-pushbox", "lab2d-pushbox-b1", "lab2d-pushbox-b1-7x7"),
+    ),
+    Row(
+        "lab2d-chase-eat",
+        _chase_eat,
+        "DeepMind Lab2D's chase_eat: food, pills, and a foe that chases or flees, in episodes of 200 steps; extra: lab2d",
+        examples=("lab2d-chase-eat",),
     ),
     Row(
         "gym:(?P<id>.+)",

@@ -29,6 +29,7 @@ from protoalign.reproduction.experiments import (
     engines,
     figures,
     frozen,
+    hosted_worlds,
     imagined,
     look_tables,
     looks,
@@ -45,6 +46,7 @@ CRAFTER = "crafter"
 SEEDS = {CRAFTER: 2}  # by world, else FOUR
 FOUR = 4
 BASELINE_SEEDS = 2
+HOSTED_SEEDS = 3
 CURVE = ("steps", "return", "one_episode_correct", "information")
 COST = "a quarter of an hour per world and seed in Hunter, half an hour per baseline there, hours in Crafter, on one core"
 
@@ -254,6 +256,36 @@ class Results:
     def _engines_path(self, part: str, world: str, seed: int) -> Path:
         return self.results / "engines" / f"{part}-{world}-s{seed}.json"
 
+    # -- hosted worlds ---------------------------------------------------------------------------------------------
+
+    def worlds(self, names: Iterable[str] = ()) -> str:
+        """Hosted worlds: tables, after training and measuring in some."""
+        for name in names:
+            for seed in range(self.seeds or HOSTED_SEEDS):
+                self.hosted(name, seed)
+        there = {n: [s for s in range(100) if self._hosted_path(n, s).exists()] for n in hosted_worlds.WORLDS}
+        found = {name: [self.hosted(name, seed) for seed in seeds] for name, seeds in there.items() if seeds}
+        if not found:
+            raise Missing(f"no hosted world has been measured: there is nothing in {self.results / 'worlds'}")
+        self.missing |= {name for name in hosted_worlds.WORLDS if name not in found}
+        return hosted_worlds.show(found)
+
+    def hosted(self, name: str, seed: int) -> dict[str, Any]:
+        """A hosted world from one seed, transferred into many targets."""
+        path, folder = self._hosted_path(name, seed), self.folder(name, seed)
+
+        def make() -> dict[str, Any]:
+            found = hosted_worlds.measure(name, folder, seed)
+            if seed == 0:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_atomic(path.with_suffix(".png"), (folder / "contact-sheet.png").read_bytes())
+            return found
+
+        return self.get(path, f"{name}, seed {seed},", make)
+
+    def _hosted_path(self, name: str, seed: int) -> Path:
+        return self.results / "worlds" / f"{name}-s{seed}.json"
+
     # -- Crafter ---------------------------------------------------------------------------------------------------
 
     def crafter(self) -> str:
@@ -311,6 +343,7 @@ EXPERIMENTS: dict[str, Callable[[Results], str]] = {
     "crafter": Results.crafter,
     "crafter-first": lambda r: crafter_first.show(r.rows("crafter_first", crafter_first.measure, CRAFTER, engine="bayes")),
     "crafter-kinds": lambda r: crafter_kinds.show(r.rows("crafter_kinds", crafter_kinds.measure, CRAFTER, engine="bayes")),
+    "worlds": lambda r: r.worlds(hosted_worlds.WORLDS if r.train else ()),
     "engines": lambda r: r.engines((*WORLDS, CRAFTER) if r.train else ()),
     "episodes": lambda r: tables.episodes(r.all()),
     "necessity": lambda r: tables.policies(r.all()),
@@ -350,10 +383,14 @@ def show(data: Results, what: str) -> Iterator[str]:
 def measure(data: Results, what: str, worlds: Iterable[str]) -> None:
     """Train and measure what an experiment needs in some worlds, and show nothing."""
     worlds = [world.lower() for world in worlds]
-    unknown = [world for world in worlds if world not in (*WORLDS, CRAFTER)]
+    known = hosted_worlds.WORLDS if what == "worlds" else (*WORLDS, CRAFTER)
+    unknown = [world for world in worlds if world not in known]
     if unknown:
-        raise UserError(f"there is no row for '{unknown[0]}': use --worlds with some of {', '.join((*WORLDS, CRAFTER))}")
+        raise UserError(f"there is no row for '{unknown[0]}': use --worlds with some of {', '.join(known)}")
     data.train = True
+    if what == "worlds":
+        data.worlds(worlds)
+        return
     if what == "baselines":
         data.baselines(worlds)
         return

@@ -1,0 +1,154 @@
+"""PPO in worlds that are stepped on the host: segments, and training that is stopped and goes on."""
+
+from functools import cache, partial
+
+import jax
+import numpy as np
+import pytest
+
+from protoalign import GymWorld, UserError
+from protoalign.rl import host_train
+from protoalign.rl.board_net import BoardNet
+from protoalign.rl.host_rollout import HostVector, collect
+from protoalign.rl.networks import Scene
+from protoalign.runs import Memory, Run
+from protoalign.settings import PPOConfig, TaskConfig
+from protoalign.worlds.gym import Seen
+from protoalign.worlds.tile_dictionary import TileDictionary
+from tests.worlds.rooms import AGENT, AGENT_IN_LAVA, AGENT_ON_GOLD, Bag, Rooms, Trouble
+
+STEPS = 12  # of an episode, at most
+CONFIG = TaskConfig("board", 8, 32 * 24, 200, 8, 0.02, PPOConfig(envs=4, segment=8, minibatch=16, epochs=1))
+
+
+def world(make=Rooms, **options):
+    return GymWorld(make, 4, max_steps=STEPS, name="rooms", **options)
+
+
+def net(actions=4, numbers=0):
+    return BoardNet(np.random.default_rng(0), Scene((5, 5), 255, actions, numbers, None), CONFIG.width)
+
+
+# -- segments --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_segment_is_what_stepping_by_hand_gives():
+    """Also the last picture of an episode, which is seen before the game is reset, and the numbers."""
+    told = world(Bag, picture="image", numbers=("steps", "place"))
+    dictionary, hand = TileDictionary(told.tile), TileDictionary(told.tile)
+    with HostVector(told, 3, dictionary) as games:
+        games.begin(7)
+        segment, value, sums, record = collect(games, net(numbers=3), jax.random.key(1), 40, 3, 0.5, closing=True)
+        scores = games.scores
+    alone = [Seen(told.make(), hand) for _ in range(3)]
+    seen = [game.reset(seed=7 + i) for i, game in enumerate(alone)]
+    over, met, returns = [False] * 3, [set(), set(), set()], []
+    earned = np.zeros(3)
+    for t in range(40):
+        for i, game in enumerate(alone):
+            np.testing.assert_array_equal(record.observation.tiles[t, i], seen[i][0])
+            np.testing.assert_array_equal(record.observation.numbers[t, i], seen[i][1])
+            assert segment.reset[t, i] == over[i]
+            if over[i]:
+                seen[i], reward, terminated, truncated = game.reset(), 0.0, False, False
+                met[i], earned[i] = set(), 0.0
+            else:
+                *seen[i], reward, terminated, truncated = game.step(int(segment.action[t, i]))
+            board = seen[i][0].tobytes() + seen[i][1].tobytes()
+            fresh = board not in met[i] and not over[i]
+            met[i].add(board)
+            assert segment.terminated[t, i] == terminated
+            assert segment.truncated[t, i] == (truncated and not terminated)
+            assert segment.reward[t, i] == pytest.approx(reward + 0.5 * fresh)
+            assert record.reward[t, i] == reward
+            earned[i] += reward
+            over[i] = terminated or truncated
+            if over[i]:
+                returns.append(earned[i])
+                assert int(seen[i][1][0]) <= STEPS
+    assert (sums["episodes"], sums["return_sum"]) == (len(returns), sum(returns))
+    assert {0.0, 1.0} <= set(returns), "both ends, and both looks of the agent there, were met"
+    assert len(dictionary) == 7
+    np.testing.assert_array_equal(dictionary.pictures, hand.pictures)
+    np.testing.assert_array_equal(record.observation.tiles[-1], np.stack([s[0] for s in seen]), err_msg="the closing row")
+    assert record.reset[-1].all()
+    assert np.isfinite(value).all()
+    last = [dictionary.ids[Rooms().pictures[i].tobytes()] for i in (AGENT_ON_GOLD, AGENT_IN_LAVA)]
+    ends = record.observation.tiles[1:][np.asarray(record.terminated[:-1])]
+    assert np.isin(ends, last).any((1, 2)).all(), "an end is seen as it is, before the game is reset"
+    assert scores.argmax() == dictionary.ids[Rooms().pictures[AGENT].tobytes()], "what moves and is alone is the agent"
+
+
+# -- training --------------------------------------------------------------------------------------------------------------
+
+
+def trained(store, **options):
+    return host_train.train(store, CONFIG, world(**options), net(), 0)
+
+
+@cache
+def whole():
+    store = Memory()
+    return *trained(store)[:2], store
+
+
+def same(found, store):
+    """Whether a training has ended as the one that was never stopped."""
+    network, dictionary, unbroken = whole()
+    for ours, theirs in zip(jax.tree.leaves(found[0]), jax.tree.leaves(network), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    np.testing.assert_array_equal(found[1].pictures, dictionary.pictures)
+    for ours, theirs in zip(jax.tree.leaves(store.recorded("task")), jax.tree.leaves(unbroken.recorded("task")), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    return True
+
+
+class Killed(Exception):
+    pass
+
+
+class Mortal(Run):
+    """Is killed just before, and just after, its checkpoints are written."""
+
+    after = 0
+
+    def save(self, stage, step, tree, info):
+        if self.after == step:
+            raise Killed
+        super().save(stage, step, tree, info)
+        if self.after == step + 1:
+            raise Killed
+
+
+def test_killed_and_resumed_the_policy_is_the_same_to_the_bit(tmp_path):
+    assert CONFIG.updates == 24
+    for after in (10, 11, 20):  # before the first checkpoint is written, after it, before the second one
+        run = Mortal(tmp_path)
+        run.after = after
+        with pytest.raises(Killed):
+            trained(run)
+    assert [row["update"] for row in Run(tmp_path).metrics("task")] == [10, 20]
+    run = Run(tmp_path)
+    assert same(trained(run), run)
+    assert [row["update"] for row in run.metrics("task")] == [10, 20, 24]
+    _, dictionary, figures = trained(run)  # it is done
+    assert len(dictionary) == len(whole()[1])
+    assert figures["steps"] == CONFIG.steps
+
+
+def test_with_workers_the_policy_is_the_same_to_the_bit():
+    store = Memory()
+    assert same(trained(store, workers=2), store)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_environment_that_raises_stops_the_training_and_the_same_call_goes_on(tmp_path, workers):
+    run = Run(tmp_path)
+    life = host_train.LOOKED + 90  # the first leg has 80 steps
+    with pytest.raises(
+        UserError, match=r"rooms raised RuntimeError in step\(\): the floor gave way.*; started again, it goes on from step 320"
+    ):
+        trained(run, make=partial(Trouble, life, "raise"), workers=workers)
+    assert [row["update"] for row in run.metrics("task")] == [10]
+    run = Run(tmp_path)
+    assert same(trained(run), run)
