@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import gymnasium
 import jax
 import numpy as np
@@ -160,14 +161,10 @@ class Agent:
             return Adopted(self.adopted).plays(self.vocabulary, len(self.spec.actions))
         net, drawn = self.task, self.vocabulary.canonical  # the network knows pictures
 
-        @jax.jit
-        def chances(net: Any, seen: Observation) -> jax.Array:
-            return jax.nn.softmax(net(net.encode(seen))[0])
-
         def plays(grids: np.ndarray, numbers: np.ndarray) -> np.ndarray:
             room = 1 if len(grids) == 1 else -len(grids) % ASKED + len(grids)  # few shapes, few programs
             filled = [np.concatenate([x, np.repeat(x[:1], room - len(x), 0)]) for x in (drawn[grids].astype(np.uint8), numbers)]
-            return np.asarray(chances(net, Observation(*filled)), np.float64)[: len(grids)]
+            return np.asarray(_chances(net, Observation(*filled)), np.float64)[: len(grids)]
 
         return plays
 
@@ -368,6 +365,11 @@ def evaluate(policy: Callable[[Any], int], env: gymnasium.Env, episodes: int = 1
             lengths[i] += 1
             over = bool(terminated or truncated)
     return figures(Played(returns, lengths, {}))
+
+
+@eqx.filter_jit
+def _chances(net: ActorCritic, seen: Observation) -> jax.Array:
+    return jax.nn.softmax(net(net.encode(seen))[0])
 
 
 def hideable(vocabulary: Vocabulary, spec: Spec, kinds: tuple[str, ...]) -> tuple[int, ...]:

@@ -185,6 +185,6 @@ def alive(pid):
 
 
 def test_a_world_that_does_not_follow_seeds_is_named(capfd):
-    for make, odd in ((Rooms, False), (Careless, True)):
-        HostVector(GymWorld(make, 4, name="mine"), 1, TileDictionary((4, 4))).close()
+    for rooms, odd in ((Rooms, False), (Careless, True)):
+        HostVector(GymWorld(rooms, 4, name="mine"), 1, TileDictionary((4, 4))).close()
         assert ("mine does not play the same from the same seed" in capfd.readouterr().err) == odd

@@ -92,6 +92,8 @@ def off_grid(picture, env):
         (Rooms, {"crop": (1, 0)}, "use four numbers of pixels"),
         (Rooms, {"tile": 0}, "tile=0: use the size of a tile in pixels"),
         (Rooms, {"tile": "16"}, "tile=16: use the size"),
+        (Rooms, {"tile": 1.5}, "tile=1.5: use the size"),
+        (Rooms, {"tile": (4, 4, 4)}, "use the size"),
         (Rooms, {"agent": (5, 0)}, r"agent=\(5, 0\): Rooms shows 5 x 5 tiles, counted from \(0, 0\)"),
         (Rooms, {"max_steps": -1}, "max_steps=-1: use at least 1"),
         (Rooms, {"limit_ends": True}, "Rooms does not say when its time is up: give max_steps="),
@@ -282,6 +284,7 @@ def test_pictures_from_everywhere_are_the_same():
 
 def test_numbers():
     world = GymWorld(Bag, 4, picture="image", numbers=("steps", "place"))
+    assert GymWorld(Bag, 4, picture="image", numbers="steps").spec.numbers == ("number 0",)
     env = world.make()
     observation, _ = env.reset(seed=5)
     assert env.observation_space.contains(observation)

@@ -31,8 +31,13 @@ TOLD = 0.2  # difference of probabilities of an outcome that is worth rememberin
 WORTH_AVOIDING = 0.5  # danger of a prototype
 MAYBE = 0.1  # probability that a tile type is such a one, above which it is taken for it
 SHARPNESS = 4.0  # the posterior to this power is what is drawn from
+SELDOM = 5  # steps after which it is asked again how strange a target is
 FORESEEN = 8  # draws that are asked what they foresee
 DANGER = 0.05  # probability of a great loss that is not worth it
+MOST_MAYBE, MOST_DANGER = 0.6, 0.3  # the same where a board was seen again and again: what is likely lost is never tried
+CERTAIN = 0.9  # danger that is not worth it even where everything is known
+STUCK = 6  # times that a board is seen in an episode before the policy has lost its way
+ASTRAY = 0.25  # how often anything is done then
 OPEN = 0.02  # share of the pool that is not on the best assignment, above which there is something to be cautious or curious of
 SETTLED = 0.02  # change of that share in a step in which nothing was learned
 PATIENCE = 6  # such steps before curiosity
@@ -48,6 +53,7 @@ class SampledJudge:
         self.evidence = TargetEvidence(self.model, rng)
         self.sampler = Sampler(self.evidence, hideable, rng)
         self.steps = 0
+        self._strange = 0, 0.0  # from which step on it is computed again, and what it was
 
     def begin(self, seen: np.ndarray, types: int, numbers: np.ndarray, first: bool = True) -> None:
         """An episode's `first` picture, or another one from which to go on."""
@@ -95,7 +101,10 @@ class SampledJudge:
         """How many nats a step, more than is to be expected, what happened surprises the best assignment."""
         if not self.sampler.pool.shape[1] or not self.steps:
             return 0.0
-        return max(self.sampler.excess(self.sampler.packs)[0], 0.0) / self.steps
+        if self.steps >= self._strange[0]:
+            excess = max(self.sampler.excess(self.sampler.packs)[0], 0.0)
+            self._strange = self.steps + SELDOM, excess / self.steps
+        return self._strange[1]
 
     def _open(self, action: int) -> bool:
         """Whether it is open, by the likeliest assignments, what an action here will lead to."""
@@ -146,16 +155,16 @@ class CautiousThompson:
         mine = np.frombuffer(self.held, np.int64)
         again = 2.0 ** (self.visits[mark] - 1)  # caution that leads nowhere gives way
         if self.cautious:
-            mine = self._avoiding(judge, mine, MAYBE * again)
+            mine = self._avoiding(judge, mine, min(MAYBE * again, MOST_MAYBE))
         order = np.argsort(-logs, kind="stable")[:FORESEEN]
         draws, weights = sampler.pool[order], np.exp(logs[order])
         chance = self._plays(judge, mine[None])[0]
         self._notice(float(weights[0]))
         unsure = 1 - weights[0] > OPEN
-        limit = DANGER * again
-        careful = self.cautious and unsure and limit < 1
+        stuck = self.visits[mark] > STUCK
+        limit = min(DANGER * again, MOST_DANGER) if unsure or stuck else CERTAIN
         risk = np.zeros(len(chance))
-        if careful or (self.curious and unsure):
+        if self.cautious or (self.curious and unsure):
             risk = (weights / weights.sum()) @ foresight.danger(judge.model, draws, codes, numbers)
         if self.curious and unsure and self.quiet >= PATIENCE:
             told = foresight.told_by(judge.model, draws, weights, codes, numbers)
@@ -165,11 +174,14 @@ class CautiousThompson:
                 action = int(told.argmax())
                 self.tested.add(mark + bytes([action]))
                 return action
-        if careful and chance @ risk > limit:
+        if stuck:
+            chance = (1 - ASTRAY) * chance + ASTRAY / len(chance)
+        if self.cautious and chance @ risk > limit:
             every = self._plays(judge, draws)
             safe = np.flatnonzero(every @ risk <= limit)
-            chance = every[safe[0]] if len(safe) else chance
-            chance = chance * np.exp(-risk / limit)
+            chance = every[safe[0]] if len(safe) and not stuck else chance
+            allowed = risk <= max(limit, risk.min())
+            chance = np.where(allowed, chance + 1e-3, 0.0)
         return int(np.argmax(np.log(chance + 1e-12) + self.rng.gumbel(size=len(chance))))
 
     def _avoiding(self, judge: SampledJudge, mine: np.ndarray, level: float) -> np.ndarray:

@@ -18,6 +18,7 @@ name would always make a board likelier.
 
 from itertools import permutations
 from math import factorial
+from typing import Any
 
 import numpy as np
 from scipy.special import gammaln, logsumexp
@@ -52,6 +53,8 @@ class Sampler:
         self.worry = np.zeros(0)  # [T], how much evidence about each type the best has not explained since that type moved
         self.steps = self.restarts = self.wait = 0
         self.packs: dict[str, Pack] = {}
+        self._of: tuple[Any, ...] = (None, None, None, None, 0)
+        self._logs = np.zeros(1)
 
     # -- the posterior -------------------------------------------------------------------------------------------------------
 
@@ -78,8 +81,11 @@ class Sampler:
     @property
     def logs(self) -> np.ndarray:
         """Log-probabilities [D] of the pool's assignments, if no others were possible."""
-        total = self.said + self.prior(self.pool)
-        return total - logsumexp(total)
+        of = (self.pool, self.said, self.pairs, self.packs, int(self.known.sum()))
+        if any(one is not other for one, other in zip(of[:-1], self._of[:-1], strict=True)) or of[-1] != self._of[-1]:
+            total = self.said + self.prior(self.pool)
+            self._of, self._logs = of, total - logsumexp(total)  # asked for many times between changes
+        return self._logs
 
     @property
     def best(self) -> np.ndarray:

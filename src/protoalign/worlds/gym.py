@@ -70,9 +70,9 @@ class GymWorld:
         workers: int = 0,
         patience: float = PATIENCE,
     ):
-        self.maker, self.picture, self.number_keys, self.crop = make, picture, tuple(numbers), tuple(crop)
+        self.maker, self.picture, self.number_keys, self.crop = make, picture, _keys(numbers), tuple(crop)
         self.name = str(name or (make if isinstance(make, str) else getattr(make, "__name__", "world")))
-        pair = (tile, tile) if isinstance(tile, int | np.integer) else tuple(tile)
+        pair = tuple(tile) if isinstance(tile, tuple | list) else (tile, tile)
         if len(pair) != 2 or not all(isinstance(size, int | np.integer) and size >= 1 for size in pair):
             raise UserError(f"tile={tile}: use the size of a tile in pixels, e.g. 16, or rows and columns, e.g. (16, 12)")
         self.tile = (int(pair[0]), int(pair[1]))
@@ -356,6 +356,10 @@ def agrees(fast: Fast, slow: Fast, tile: tuple[int, int], actions: int) -> bool:
             action = int(rng.integers(actions))
             seen = [game.step(action) for game in games]
     return True
+
+
+def _keys(numbers: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (numbers,) if isinstance(numbers, str) else tuple(numbers)
 
 
 def _limit_of(env: gymnasium.Env) -> int | None:
