@@ -123,7 +123,7 @@ def test_it_plays_on_in_other_looks(trained, tmp_path):
 
 
 def test_a_board_of_another_size(trained):
-    world, agent, _ = trained
+    _, agent, _ = trained
     larger = GymWorld(lambda: Headed(size=7), 4, max_steps=60)
     target = Reskin(larger.make(), seed=9)
     mapping = agent.align(target, 4, seed=1)
