@@ -88,6 +88,17 @@ def in_look(agent: pa.Agent, source: pa.GymWorld, look: int, episodes: int) -> d
     }
 
 
+def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """All figures of the policies so far, with means over them and their looks."""
+    means = {name: float(np.mean([row[name]["return"] for row in rows])) for name in ("source", "source_first")}
+    for name in ("before", "after", "live"):
+        means[name] = float(np.mean([look[name]["return"] for row in rows for look in row["looks"]]))
+    versions = {"python": platform.python_version(), "numpy": np.__version__, "protoalign": pa.__version__}
+    versions |= {"stable-baselines3": stable_baselines3.__version__, "torch": torch.__version__}
+    returns = {name: round(value, 5) for name, value in means.items()}
+    return {"world": WORLD, "returns": returns, "seeds": rows, "versions": versions}
+
+
 def main() -> None:
     quick = bool(os.environ.get("PROTOALIGN_QUICK"))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -116,18 +127,11 @@ def main() -> None:
         spent, busy = (dict(zip(("train", "adopt"), x, strict=True)) for x in np.diff(times, axis=0).round(1).T.tolist())
         row = {"seed": seed, "source": earned, "source_first": first, "seconds": spent, "processor_seconds": busy}
         rows.append(row | {"looks": looks})
-    means = {name: float(np.mean([row[name]["return"] for row in rows])) for name in ("source", "source_first")}
-    for name in ("before", "after", "live"):
-        means[name] = float(np.mean([look[name]["return"] for row in rows for look in row["looks"]]))
-    print("mean returns: " + ", ".join(f"{name} {value:.3f}" for name, value in means.items()))
-    if chosen.out:
-        versions = {"python": platform.python_version(), "numpy": np.__version__, "protoalign": pa.__version__}
-        versions |= {"stable-baselines3": stable_baselines3.__version__, "torch": torch.__version__}
-        means = {name: round(value, 5) for name, value in means.items()}
-        chosen.out.parent.mkdir(parents=True, exist_ok=True)
-        chosen.out.write_text(
-            json.dumps({"world": WORLD, "returns": means, "seeds": rows, "versions": versions}, indent=1) + "\n"
-        )
+        figures = summary(rows)
+        print("mean returns: " + ", ".join(f"{name} {value:.3f}" for name, value in figures["returns"].items()), flush=True)
+        if chosen.out:
+            chosen.out.parent.mkdir(parents=True, exist_ok=True)
+            chosen.out.write_text(json.dumps(figures, indent=1) + "\n")
 
 
 if __name__ == "__main__":

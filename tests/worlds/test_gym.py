@@ -1,13 +1,18 @@
 """Environments of Gymnasium as worlds: what is refused, and why; what is shown; what is taken for what."""
 
+import inspect
+import re
 import sys
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
+import protoalign
 from protoalign import GymWorld, UserError
 from protoalign.worlds import registry
 from protoalign.worlds.gym import LIMIT, Pictured, Seen, by_id
@@ -200,6 +205,30 @@ def test_more_tiles_than_a_world_may_have():
     assert dictionary.number(np.full((1, 1, 3), 7, np.uint8)) == 7
     with pytest.raises(UserError, match=r"more than 255 different tiles of 1 x 1 pixels .*: the tile size is wrong, or"):
         dictionary.number(np.array([[[1, 2, 3]]], np.uint8))
+
+
+def test_the_world_of_the_docs(tmp_path, monkeypatch):
+    """docs/bring-your-own-world.md: its file is pasted, its fast reader is used, its names and options are there."""
+    text = (Path(__file__).parents[2] / "docs" / "bring-your-own-world.md").read_text()
+    package, script, reader, row, _ = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    (tmp_path / "my_package.py").write_text(package)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(registry, "WORLDS", [*registry.WORLDS])
+    for name, tile in re.findall(r"protoalign (?:run|task) (\S+) --tile (\d+)", text):
+        assert registry.make(name, tile=int(tile)).make("gym:my_package:MyWorldNew-v0").tile == (16, 16)
+    names: dict[str, Any] = {}
+    exec(reader + row.partition("agent =")[0], names)
+    assert names["source"].reads_fast()
+    assert protoalign.make("my-world", workers=2).spec.grid == (6, 6)
+    compile(script, "mine.py", "exec")
+    assert set(re.findall(r"pa\.(\w+)", text)) <= set(protoalign.__all__)
+    table = text[text.index("## Options") : text.index("## What is refused")]
+    options = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
+    named = [name for row in options for name in re.findall(r"`(\w+)", row)]
+    assert set(named) == inspect.signature(GymWorld).parameters.keys() - {"name"}
+    for name in ("MyWorld-v0", "MyWorldNew-v0"):
+        del gymnasium.registry[name]
 
 
 # -- targets ---------------------------------------------------------------------------------------------------------------
