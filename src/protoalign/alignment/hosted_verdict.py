@@ -51,7 +51,6 @@ def judge(
     rows: list[dict[str, Any]] = []
     taken = mapping.prototypes.tolist()
     new = [row for row in mapping.types if row.unseen]
-    acted = set(mapping.about.get("acted", range(len(taken))))
     for i, row in enumerate(new):
         said = {} if true is None else {"true": _named(mapping, true[i]), "right": row.prototype in true[i]}
         rows.append(said | {"found": row.name, "probability": round(row.probability, 5), "unseen": True})
@@ -63,7 +62,7 @@ def judge(
     if true is None:
         return {"mapping": rows, "mapping_correct": None}
     right = np.array([c in some for c, some in zip(taken, true, strict=True)], bool)
-    matters = np.array([i in acted for i in range(len(taken))], bool)
+    matters = np.ones(len(taken), bool) if mapping.draws is None else mapping.draws.acted
     told = bool(right.all())
     if model is not None and given is not None and not told:
         wrong = [i for i in range(len(taken)) if true[i]]

@@ -76,6 +76,8 @@ class LocalModel(eqx.Module):
     stay: Array  # [], how much likelier it is by itself that a tile stays what it is, in nats
     usual: Array  # [3]: the commonest reward, how far from it another one is, the size of returns; not trained
     worth: Array  # [CLASSES]: the mean return from a step with such an outcome on; not trained
+    often: Array  # [C, H * W + 1]: logs of how likely so many tiles of a prototype are in a first picture; not trained
+    again: Array  # []: how often a board is seen in an episode that goes well, at most; not trained
     scene: Scene = eqx.field(static=True)
 
     def __init__(self, rng: np.random.Generator, scene: Scene, width: int):
@@ -84,6 +86,8 @@ class LocalModel(eqx.Module):
         self.masked = Net(rng, scene, width, kinds + 1)
         self.outcome = Net(rng, scene, width, CLASSES + 3 * scene.numbers)
         self.stay, self.usual, self.worth = jnp.float32(3.0), jnp.zeros(3), jnp.zeros(CLASSES)
+        self.again = jnp.float32(1.0)
+        self.often = jnp.zeros((kinds, scene.grid[0] * scene.grid[1] + 1))
         self.scene = scene
 
     @property
@@ -100,6 +104,8 @@ class LocalModel(eqx.Module):
             "scene": self.scene,
             "bad": self.bad,
             "usual": np.asarray(self.usual, np.float64),
+            "often": np.asarray(self.often, np.float64),
+            "again": float(self.again),
         }
         return SimpleNamespace(**nets, **rest)
 

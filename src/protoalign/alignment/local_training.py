@@ -43,6 +43,8 @@ HELD_OUT = 0.1  # of the transitions
 SLOWER = 0.02  # the last learning rate, of the first
 DECAY = 1e-3
 MEASURED = 20_000  # held-out examples
+USUALLY = 0.95  # of good episodes in which boards come back so often at most
+UNLIKE = 0.02  # how likely it is that a first picture has any number of tiles of a prototype
 
 
 class Transitions(NamedTuple):
@@ -95,7 +97,7 @@ def train_local(
     order = generator(seed, "local/held-out").permutation(len(given.action))[: config.transitions]
     rest = max(1, round(HELD_OUT * len(order)))
     held, kept = (Transitions(*(x[i] for x in given)) for i in (order[:rest], order[rest:]))
-    model = knowing_rewards(LocalModel(generator(seed, "local/network"), scene, config.width), given)
+    model = knowing_boards(knowing_rewards(LocalModel(generator(seed, "local/network"), scene, config.width), given), given)
     data = _Data(model, kept)
     optimiser = _optimiser(config)
     step = _make_step(config)
@@ -123,6 +125,29 @@ def knowing_rewards(model: LocalModel, given: Transitions) -> LocalModel:
     ordinary = given.worth[kinds == USUAL].mean() if (kinds == USUAL).any() else 0.0
     worth = [given.worth[kinds == k].mean() if (kinds == k).any() else ordinary for k in range(CLASSES)]
     return eqx.tree_at(lambda m: m.worth, model, jnp.array(worth, jnp.float32))
+
+
+def knowing_boards(model: LocalModel, given: Transitions) -> LocalModel:
+    """The model with how many tiles of each prototype first pictures have, and how often boards come back in the better half of
+    the episodes."""
+    boards = given.before[given.first]
+    kinds, most = model.often.shape
+    found = np.zeros((kinds, most))
+    for c in range(kinds):
+        found[c] = np.bincount((boards == c).sum((1, 2)), minlength=most)
+    near = np.pad(found, ((0, 0), (1, 1)))
+    found = 0.5 * found + 0.25 * (near[:, :-2] + near[:, 2:])  # a number that was never met may be by chance
+    chance = (1 - UNLIKE) * found / np.maximum(found.sum(1, keepdims=True), 1) + UNLIKE / most
+    earned, episode = given.worth[given.first], np.cumsum(given.first) - 1
+    boards = np.column_stack([given.before.reshape(len(episode), -1), given.numbers]).astype(np.int64)
+    marks = boards @ _multipliers(boards.shape[1])
+    seen, visits = np.unique(np.stack([episode, marks], 1), axis=0, return_counts=True)
+    most = np.zeros(len(earned))
+    np.maximum.at(most, seen[:, 0], visits)
+    again = np.quantile(most[earned >= np.median(earned)], USUALLY)
+    return eqx.tree_at(
+        lambda m: (m.often, m.again), model, (jnp.asarray(np.log(chance), jnp.float32), jnp.float32(again))
+    )
 
 
 class _Data:
@@ -241,9 +266,9 @@ def _make_step(config: LocalConfig) -> Callable[..., Any]:
     def one(carry: Any, batch: dict[str, Any]) -> Any:
         model, moments = carry
         grads, metrics = jax.grad(loss, has_aux=True)(model, batch)
-        grads = eqx.tree_at(lambda m: (m.usual, m.worth), grads, (jnp.zeros(3), jnp.zeros(CLASSES)))
+        grads = _only_trained(grads)
         steps, moments = optimiser.update(grads, moments, model)
-        steps = eqx.tree_at(lambda m: (m.usual, m.worth), steps, (jnp.zeros(3), jnp.zeros(CLASSES)))
+        steps = _only_trained(steps)
         return (optax.apply_updates(model, steps), moments), metrics
 
     @eqx.filter_jit
@@ -252,6 +277,12 @@ def _make_step(config: LocalConfig) -> Callable[..., Any]:
         return model, moments, jax.tree.map(jnp.mean, metrics)
 
     return step
+
+
+def _only_trained(change: LocalModel) -> LocalModel:
+    """Gradients or steps, none for what is not trained."""
+    fixed = change.usual, change.worth, change.often, change.again
+    return eqx.tree_at(lambda m: (m.usual, m.worth, m.often, m.again), change, jax.tree.map(jnp.zeros_like, fixed))
 
 
 def _of(logs: Array, index: Any) -> Array:

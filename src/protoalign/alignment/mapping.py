@@ -52,6 +52,20 @@ class Draws(NamedTuple):
     types: np.ndarray  # [D, T] int32, which of K hideable prototypes each tile type is; K: none of these
     logs: np.ndarray  # [D] float32, their log-probabilities; what is missing from 1 is kept back for those that were not found
     instead: np.ndarray  # [T] int32, the hideable prototype that each type is taken for if it has to be one
+    acted: np.ndarray  # [T] bool, types that were in sight when an action was to be chosen: only these matter
+
+    def leading(self) -> tuple[np.ndarray, np.ndarray]:
+        """Assignments that differ only in types that do not matter are one: the number [G] of the likeliest of each, and the
+        log-probabilities [G] of all of them together, the likeliest first."""
+        marks = [row.tobytes() for row in self.types[:, self.acted]]
+        order = np.argsort(-self.logs, kind="stable")
+        first: dict[bytes, int] = {}
+        for i in order:
+            first.setdefault(marks[i], int(i))
+        place = {mark: g for g, mark in enumerate(first)}
+        sums = np.bincount([place[mark] for mark in marks], np.exp(self.logs.astype(float)), len(place))
+        again = np.argsort(-sums, kind="stable")
+        return np.array(list(first.values()), int)[again], np.log(np.maximum(sums[again], 1e-300))
 
 
 @dataclass
@@ -134,7 +148,7 @@ class Mapping:
         """What each tile type is taken for, [types]."""
         types = len(self.tile_types)
         if self.draws is not None:
-            best = self.draws.types[self.draws.logs.argmax()] if len(self.draws.logs) else self.draws.instead
+            best = self.draws.types[self.draws.leading()[0][0]] if len(self.draws.logs) else self.draws.instead
             best = np.where(best == len(self.hideable), self.draws.instead, best)
             return np.array(self.hideable)[best] if types else np.zeros(0, int)
         if self.undoubted is not None:
@@ -148,15 +162,15 @@ class Mapping:
 
     @property
     def sureness(self) -> float:
-        """The probability that all of it is right, prototypes included that were not met; if it was sampled, that all that was
-        met is.
+        """The probability that all of it is right, prototypes included that were not met; if it was sampled, that all types are
+        that were in sight when an action was to be chosen.
 
         0 where what happens would hardly ever happen in the source, whatever things are: judges know nothing of such a world.
         """
         if self.strangeness > STRANGE:
             return 0.0
         if self.draws is not None:
-            return float(np.exp(self.draws.logs.max())) if len(self.tile_types) else 1.0
+            return min(float(np.exp(self.draws.leading()[1][0])), 1.0) if self.draws.acted.any() else 1.0
         unmet = self.unmet & (self.missed < 1)  # what was never met in the source either is not missed
         own = self.missed * (1 - SHARED)
         absent = float(np.prod(np.where(unmet, own / (own + SHARED), 1.0)))
@@ -343,7 +357,8 @@ class Mapping:
                 )
                 fits = fits and bool(np.isfinite(joint).all())
             if mapping.draws is not None:
-                drawn_types, logs, instead = mapping.draws
+                drawn_types, logs, instead, acted = mapping.draws
+                fits = fits and acted.shape == (types,) and acted.dtype == bool and len(logs) > 0
                 fits = fits and drawn_types.shape == (len(logs), types) and logs.ndim == 1 and instead.shape == (types,)
                 fits = fits and drawn_types.dtype.kind == instead.dtype.kind == "i" and bool(np.isfinite(logs).all())
                 fits = fits and all(x.min(initial=0) >= 0 and x.max(initial=0) <= kinds for x in (drawn_types, instead))

@@ -29,15 +29,15 @@ Plays = Callable[[np.ndarray, np.ndarray], np.ndarray]  # grids [D, H, W] of pro
 UNFOUND = 0.03  # of what is said is kept back: the right assignment may not be in the pool
 TOLD = 0.2  # difference of probabilities of an outcome that is worth remembering
 WORTH_AVOIDING = 0.5  # danger of a prototype
-MAYBE = 0.1  # probability that a tile type is such a one, above which it is taken for it
 SHARPNESS = 4.0  # the posterior to this power is what is drawn from
 SELDOM = 5  # steps after which it is asked again how strange a target is
 FORESEEN = 8  # draws that are asked what they foresee
-DANGER = 0.05  # probability of a great loss that is not worth it
-MOST_MAYBE, MOST_DANGER = 0.6, 0.6  # the same where a board was seen again and again: what is likely lost is never tried
-CERTAIN = 0.9  # danger that is not worth it even where everything is known
-STUCK = 6  # times that a board is seen in an episode before the policy has lost its way
-ASTRAY = 0.25  # how often anything is done then
+DARED = 0.1  # probability of a great loss, or that a tile type is dangerous, that is not worth it
+BOLDER = 2**0.5  # how much more is dared each time that a board is seen again
+MOST_DARED = 0.6  # what is likely lost is never tried
+CERTAIN = 0.5  # danger that is not worth it even where everything is known
+STUCK = 3  # times more than in the source that a board is seen in an episode before the policy has lost its way
+ASTRAY = 0.05  # probability that is added to every action then; what was tried there counts for less
 OPEN = 0.02  # share of the pool that is not on the best assignment, above which there is something to be cautious or curious of
 SETTLED = 0.02  # change of that share in a step in which nothing was learned
 PATIENCE = 6  # such steps before curiosity
@@ -53,21 +53,31 @@ class SampledJudge:
         self.evidence = TargetEvidence(self.model, rng)
         self.sampler = Sampler(self.evidence, hideable, rng)
         self.steps = 0
+        self.acted = np.zeros(0, bool)  # [T], whether a type was in sight when an action was to be chosen
         self._strange = 0, 0.0  # from which step on it is computed again, and what it was
 
     def begin(self, seen: np.ndarray, types: int, numbers: np.ndarray, first: bool = True) -> None:
         """An episode's `first` picture, or another one from which to go on."""
         self.codes, self.numbers = seen.astype(np.int64), numbers[0].astype(np.float32)
         self.evidence.begin(self.codes, types, self.numbers, first)
-        self._update()
+        self._update(False)
 
-    def watch(self, action: int, reward: float, seen: np.ndarray, types: int, numbers: np.ndarray, ended: bool = False) -> None:
-        """A step and the picture after it; `ended`: by itself, not cut off."""
+    def watch(
+        self,
+        action: int,
+        reward: float,
+        seen: np.ndarray,
+        types: int,
+        numbers: np.ndarray,
+        ended: bool = False,
+        over: bool = False,
+    ) -> None:
+        """A step and the picture after it; `ended`: the episode, by itself; `over`: in any way."""
         self.steps += 1
         after, later = seen.astype(np.int64), numbers[0].astype(np.float32)
         self.evidence.watch(self.codes, action, reward, ended, after, types, (self.numbers, later), self._open(action))
         self.codes, self.numbers = after, later
-        self._update()
+        self._update(ended or over)
 
     def add(self, pairs: np.ndarray) -> None:
         """Evidence of another judge, in place of what it said before: logs [T or more, K] of pairs."""
@@ -85,16 +95,17 @@ class SampledJudge:
         back[self._columns] = np.arange(len(self.hideable) + 1)
         pool, logs = self.sampler.pool, self.sampler.logs + np.log(1 - UNFOUND)
         instead = back[self.sampler.likeliest()] if pool.shape[1] else np.zeros(0)
-        return Draws(back[pool].astype(np.int32), logs.astype(np.float32), instead.astype(np.int32))
+        return Draws(back[pool].astype(np.int32), logs.astype(np.float32), instead.astype(np.int32), self.acted.copy())
 
     def belief(self) -> np.ndarray:
         """Probabilities [T, K + 1] of what each type is, the last of none of these; UNFOUND of each row is dealt out evenly."""
         return (1 - UNFOUND) * self.sampler.belief()[:, self._columns] + UNFOUND / (len(self.hideable) + 1)
 
-    @property
-    def sureness(self) -> float:
-        """How probable it is that all types that were met are what the best assignment says."""
-        return (1 - UNFOUND) * float(np.exp(self.sampler.logs.max()))
+    def leading(self) -> tuple[np.ndarray, np.ndarray]:
+        """Assignments [G, T] that differ in what matters, with logs [G] of their shares of the pool, the likeliest first."""
+        pool, logs = self.sampler.pool, self.sampler.logs
+        which, shares = Draws(pool, logs, pool[0], self.acted).leading()
+        return pool[which], shares
 
     @property
     def strangeness(self) -> float:
@@ -108,18 +119,20 @@ class SampledJudge:
 
     def _open(self, action: int) -> bool:
         """Whether it is open, by the likeliest assignments, what an action here will lead to."""
-        order = np.argsort(-self.sampler.logs, kind="stable")[:FORESEEN]
-        chance = foresight.foresee(self.model, self.sampler.pool[order], self.codes, self.numbers, action)
+        chance = foresight.foresee(self.model, self.leading()[0][:FORESEEN], self.codes, self.numbers, action)
         return bool(np.ptp(chance[:, 0], axis=0).max() > TOLD)
 
     @property
     def _columns(self) -> list[int]:
         return [*self.hideable, self.sampler.none]
 
-    def _update(self) -> None:
+    def _update(self, over: bool) -> None:
         here = self.codes[self.codes < self.sampler.none]
         self.sampler.known[here] |= np.isin(here, self.hideable)
         self.sampler.update()
+        self.acted = np.append(self.acted, np.zeros(self.sampler.pool.shape[1] - len(self.acted), bool))
+        if not over:
+            self.acted[np.unique(self.codes[self.codes >= self.sampler.none]) - self.sampler.none] = True
 
 
 class CautiousThompson:
@@ -136,7 +149,8 @@ class CautiousThompson:
         """`danger` [C]: how likely it is that much is lost where a prototype lies instead of ground; unknown: nowhere."""
         self.plays, self.rng, self.cautious, self.curious = plays, rng, cautious, curious
         self.danger = danger
-        self.held, self.before = b"", dict[bytes, float]()  # the assignment played on; what was believed when it was drawn
+        self.held, self.before = b"", dict[bytes, float]()  # what is played on, and what was believed when it was drawn
+        self.mine = np.zeros(0, np.int64)  # the whole assignment [T]
         self.best, self.quiet = 0.0, 0  # the share of the best assignment, and for how many steps it has stayed so
         self.tested: set[bytes] = set()  # boards with actions that curiosity has taken there
         self.begin()
@@ -144,45 +158,50 @@ class CautiousThompson:
     def begin(self) -> None:
         """An episode begins."""
         self.visits: dict[bytes, int] = {}  # of boards, in this episode
+        self.tried: dict[bytes, np.ndarray] = {}  # how often each action was taken there, [A]
 
     def __call__(self, judge: SampledJudge) -> int:
         """The action to take where the judge is."""
-        sampler, codes, numbers = judge.sampler, judge.codes, judge.numbers
-        logs = sampler.logs
-        self._hold(sampler.pool, softmax(SHARPNESS * logs))
+        codes, numbers = judge.codes, judge.numbers
+        states, logs = judge.leading()
+        self._hold(states, softmax(SHARPNESS * logs), judge.acted)
         mark = codes.tobytes() + numbers.tobytes()
         self.visits[mark] = self.visits.get(mark, 0) + 1
-        mine = np.frombuffer(self.held, np.int64)
-        again = 2.0 ** (self.visits[mark] - 1)  # caution that leads nowhere gives way
+        mine, usual = self.mine, judge.model.again
+        often = max(max(self.visits.values()) - usual, 0.0)
+        dared = min(DARED * BOLDER**often, MOST_DARED)  # caution that leads nowhere gives way
         if self.cautious:
-            mine = self._avoiding(judge, mine, min(MAYBE * again, MOST_MAYBE))
-        order = np.argsort(-logs, kind="stable")[:FORESEEN]
-        draws, weights = sampler.pool[order], np.exp(logs[order])
+            mine = self._avoiding(judge, mine, dared)
+        draws, weights = states[:FORESEEN], np.exp(logs[:FORESEEN])
         chance = self._plays(judge, mine[None])[0]
+        self.tried.setdefault(mark, np.zeros(len(chance)))
         self._notice(float(weights[0]))
         unsure = 1 - weights[0] > OPEN
-        stuck = self.visits[mark] > STUCK
-        limit = min(DANGER * again, MOST_DANGER) if unsure or stuck else CERTAIN
+        stuck = self.visits[mark] > STUCK + usual
+        limit = dared if unsure else CERTAIN
         risk = np.zeros(len(chance))
         if self.cautious or (self.curious and unsure):
             risk = (weights / weights.sum()) @ foresight.danger(judge.model, draws, codes, numbers)
         if self.curious and unsure and self.quiet >= PATIENCE:
             told = foresight.told_by(judge.model, draws, weights, codes, numbers)
-            told[risk > DANGER] = 0.0
+            told[risk > DARED] = 0.0
             told[[a for a in range(len(told)) if mark + bytes([a]) in self.tested]] = 0.0
             if told.max() > TELLING:
                 action = int(told.argmax())
                 self.tested.add(mark + bytes([action]))
                 return action
         if stuck:
-            chance = (1 - ASTRAY) * chance + ASTRAY / len(chance)
-        if self.cautious and chance @ risk > limit:
-            every = self._plays(judge, draws)
-            safe = np.flatnonzero(every @ risk <= limit)
-            chance = every[safe[0]] if len(safe) and not stuck else chance
-            allowed = risk <= max(limit, risk.min())
-            chance = np.where(allowed, chance + 1e-3, 0.0)
-        return int(np.argmax(np.log(chance + 1e-12) + self.rng.gumbel(size=len(chance))))
+            chance = (chance + ASTRAY) / (1 + self.tried[mark]) ** 2
+            chance /= chance.sum()
+        if self.cautious and (risk > limit).any():
+            if chance @ risk > limit and not stuck:
+                every = self._plays(judge, draws)
+                safe = np.flatnonzero(every @ risk <= limit)
+                chance = every[safe[0]] if len(safe) else chance
+            chance = np.where(risk <= max(limit, risk.min()), chance + 1e-3, 0.0)
+        action = int(np.argmax(np.log(chance + 1e-12) + self.rng.gumbel(size=len(chance))))
+        self.tried[mark][action] += 1
+        return action
 
     def _avoiding(self, judge: SampledJudge, mine: np.ndarray, level: float) -> np.ndarray:
         """The assignment [T] with types that are dangerous with a probability above `level` taken for the likeliest dangerous
@@ -194,14 +213,15 @@ class CautiousThompson:
         doubtful = (chance.sum(1) > level) & ~np.isin(mine, bad)
         return np.where(doubtful, bad[chance.argmax(1)], mine)
 
-    def _hold(self, pool: np.ndarray, chance: np.ndarray) -> None:
-        """Draw an assignment, given the last one: a draw from the pool [D, T] with probabilities [D], changed as seldom as can
-        be."""
-        now = {state.tobytes(): float(p) for state, p in zip(pool, chance, strict=True)}
+    def _hold(self, states: np.ndarray, chance: np.ndarray, acted: np.ndarray) -> None:
+        """Draw an assignment, given the last one: one of states [G, T] with probabilities [G], changed as seldom as can be;
+        they differ in types that were `acted` [T] on."""
+        marks = [state.tobytes() for state in states[:, acted]]
+        now = dict(zip(marks, chance.tolist(), strict=True))
         if not self.before or self.rng.random() * self.before[self.held] > now.get(self.held, 0.0):
             gained = np.array([max(p - self.before.get(state, 0.0), 0.0) + 1e-12 * p for state, p in now.items()])
-            self.held = list(now)[self.rng.choice(len(gained), p=gained / gained.sum())]
-        self.before = now
+            self.held = marks[self.rng.choice(len(gained), p=gained / gained.sum())]
+        self.before, self.mine = now, states[marks.index(self.held)]
 
     def _notice(self, best: float) -> None:
         """Count the steps in which the share of the best assignment has hardly changed."""

@@ -9,6 +9,7 @@ import numpy as np
 from protoalign.alignment.local_model import LocalModel
 from protoalign.alignment.mapping import Mapping
 from protoalign.alignment.sampled_judge import CautiousThompson, Plays, SampledJudge
+from protoalign.alignment.sampling import resembling
 from protoalign.alignment.transfer import Trace, check_limits, check_target, split
 from protoalign.perception.tile_types import TileTypes
 from protoalign.perception.vocabulary import Vocabulary
@@ -47,7 +48,6 @@ class Finding:
         self.judge = SampledJudge(model, self.hideable, generator(seed, "judge"))
         self.actor = CautiousThompson(agent.plays(), generator(seed, "actor"), cautious, curious, agent.danger)
         self.known = np.zeros(len(self.hideable), bool)
-        self.acted: set[int] = set()  # tile types that were in sight when an action was chosen
         self.returns: list[float] = []
         self.steps = self.finished = 0
 
@@ -59,12 +59,11 @@ class Finding:
 
     def act(self) -> int:
         """The next action."""
-        self.acted |= {int(c) - len(self.known) for c in np.unique(self.judge.codes) if c >= len(self.known)}
         return self.actor(self.judge)
 
     def learn(self, action: int, reward: float, picture: np.ndarray, numbers: np.ndarray, ended: bool, over: bool) -> None:
         """What came of an action; `ended`: the episode, by itself; `over`: in any way."""
-        self.judge.watch(action, reward, self._codes(picture), len(self.types), numbers[None], ended)
+        self.judge.watch(action, reward, self._codes(picture), len(self.types), numbers[None], ended, over)
         self.returns[-1] += reward
         self.steps += 1
         self.finished += over
@@ -80,7 +79,10 @@ class Finding:
         return Mapping(*facts, score, *figures, strangeness=self.judge.strangeness, draws=self.judge.score())
 
     def _codes(self, picture: np.ndarray) -> np.ndarray:
+        known = len(self.types)
         codes = self.types.see(picture)
+        if len(self.types) > known:
+            self.judge.sampler.like = resembling(self.types.pictures)
         seen = codes[codes < len(self.known)]
         self.known[seen] = True
         return codes
@@ -121,4 +123,4 @@ def align_sampled(
         if sure is not None and finding.mapping().sureness >= sure:
             break
     finding.types.freeze()
-    return replace(finding.mapping(), trace=trace.moment(len(finding.types)), about={"acted": sorted(finding.acted)})
+    return replace(finding.mapping(), trace=trace.moment(len(finding.types)))

@@ -13,7 +13,8 @@ allows for that (`sampled_judge.UNFOUND`).
 Prior: a type is none of these with odds NONE, which is what types are while they are told one by one; that a type which is left
 so is a kind the source never showed does not follow. A prototype may have more than one look, at the price of VARIANT for each
 and of a Chinese restaurant process by which it deals its looks out to its tiles (SPREAD): or calling a rare type by a common
-name would always make a board likelier.
+name would always make a board likelier. A look that is nearly an earlier one of its prototype costs less (`resembling`): things
+are drawn in variants. And first pictures tell how many tiles of each prototype are usual (`TargetEvidence.numbers_of`).
 """
 
 from itertools import permutations
@@ -31,11 +32,19 @@ POOL = 96  # assignments
 WIDE, NARROW = 16, 4  # assignments that are kept while all or some types are told again
 DEALT = 4  # types that are dealt their categories anew
 NONE = np.log(1e-5)  # prior odds that a type is none of the prototypes; most targets were measured with this value
+UNLIKE = 0.1  # root mean square difference of two pictures, from 0 to 1, that shows no likeness any more
 SPREAD = 0.5  # concentration: small if the looks of a prototype are dealt out unevenly
 SURPRISE = 3.0  # nats by which the best assignment falls short of what is to be expected
 WORRY = 0.5  # nats to explain about a type, above which it moves in an ordinary step
 IDLE = 0.25  # how often one does all the same
 AGAIN = (3, 6, 10, 15, 20, 30, 40, 60, 80, 120, 200)  # steps after which all are told again, surprise or not
+
+
+def resembling(pictures: np.ndarray) -> np.ndarray:
+    """How much each picture [T, h, w, 3] uint8 is like each before it, [T, T]: 1 the same, 0 as far apart as UNLIKE or more."""
+    flat = pictures.reshape(len(pictures), -1).astype(np.float64) / 255
+    apart = np.sqrt(((flat[:, None] - flat) ** 2).mean(-1))
+    return np.tril(np.maximum(1 - apart / UNLIKE, 0), -1)
 
 
 class Sampler:
@@ -50,6 +59,7 @@ class Sampler:
         self.said = np.zeros(1)  # what evidence says of each
         self.pairs = np.zeros((0, self.none + 1))
         self.known = np.zeros(self.none, bool)  # prototypes met looking as in the source
+        self.like = np.zeros((0, 0))  # [types, types], from 0 to 1: how much a type looks like each that was met before it
         self.worry = np.zeros(0)  # [T], how much evidence about each type the best has not explained since that type moved
         self.steps = self.restarts = self.wait = 0
         self.packs: dict[str, Pack] = {}
@@ -67,6 +77,11 @@ class Sampler:
         np.add.at(tiles, (every, assignments), np.broadcast_to(self.tiles, assignments.shape))
         extra = np.maximum(looks[:, :-1] + self.known - 1, 0).sum(1)
         total = looks[:, -1] * NONE + extra * np.log(VARIANT) + self.pairs[np.arange(types), assignments].sum(1)
+        total += self.evidence.numbers_of(assignments)
+        for t, row in enumerate(self.like[:types, :types]):  # what looks much like an earlier look of its prototype costs less
+            if row.any():
+                alike = (assignments == assignments[:, t : t + 1]) & (assignments[:, t : t + 1] < self.none)
+                total -= np.log(VARIANT) * (alike * row).max(1)
         return total - (gammaln(SPREAD + tiles) - gammaln(SPREAD)).sum(1)
 
     @property

@@ -37,6 +37,7 @@ MOST = {
 STILL = 0.5  # weight of a masked tile: neighbours are each other's evidence, so it would else be counted twice
 ASIDE = 2  # tiles near a change that are kept of each step, by chance
 OTHER_LOOK = np.log(0.01)  # that a thing which stays what it is looks different after a step
+FIRSTS = 16  # first pictures of which the numbers of tiles are kept
 LAST = 0.3  # weight of what the last picture of an episode shows: it may show anything
 
 
@@ -93,6 +94,7 @@ class TargetEvidence:
         self.kinds = model.scene.prototypes
         self.rows = {sort: Rows() for sort in MOST}
         self.boards: dict[frozenset[int], int] = {}  # sets of codes that were on a board together, numbered
+        self.firsts: dict[bytes, np.ndarray] = {}  # how many tiles of each code different first pictures have, the oldest first
         self.types = 0
         self.changed: np.ndarray | None = (
             None  # [H, W] bool, what changed in the last step of the episode in which anything did
@@ -104,6 +106,11 @@ class TargetEvidence:
     def begin(self, codes: np.ndarray, types: int, numbers: np.ndarray, first: bool = True) -> None:
         """An episode's `first` picture, or another one from which to go on: codes [H, W], numbers [M] float32."""
         fresh, self.types, self.changed = types > self.types, types, None
+        if first and codes.size == self.model.often.shape[1] - 1:
+            counts = np.bincount(codes.reshape(-1), minlength=self.kinds + types)
+            self.firsts.setdefault(np.trim_zeros(counts, "b").tobytes(), counts)
+            if len(self.firsts) > FIRSTS:
+                self.firsts.pop(next(iter(self.firsts)))
         if first or fresh:
             self._still(codes, numbers, first)
 
@@ -212,6 +219,21 @@ class TargetEvidence:
         found[..., : self.kinds] = known
         marks = (assignments[..., None] == np.arange(self.kinds + 1)).astype(np.float32)  # [M, T, C + 1]
         return np.minimum(found + np.matmul(types[None], marks), 1)
+
+    def numbers_of(self, assignments: np.ndarray) -> np.ndarray:
+        """What numbers of tiles in first pictures say of assignments [M, T]: [M]. All but the commonest prototype count, whose
+        tiles are what is left; n pictures count 1 + log n times their mean."""
+        if not self.firsts:
+            return np.zeros(len(assignments))
+        every = np.zeros((len(self.firsts), self.kinds + assignments.shape[1]))
+        for row, counts in zip(every, self.firsts.values(), strict=True):
+            row[: len(counts)] = counts
+        marks = (assignments[..., None] == np.arange(self.kinds)).astype(float)  # [M, T, C]
+        found = every[:, : self.kinds] + np.matmul(every[:, self.kinds :], marks)  # [M, B, C]
+        often = self.model.often
+        logs = often[np.arange(self.kinds), found.astype(np.int64)]
+        logs[..., (np.exp(often) @ np.arange(often.shape[1])).argmax()] = 0.0
+        return logs.sum(-1).mean(-1) * (1 + np.log(len(every)))
 
     def free(self, assignments: np.ndarray) -> np.ndarray:
         """Which prototypes [M, C] have no look under assignments [M, T]."""

@@ -20,18 +20,26 @@ from protoalign.worlds.gym import GymWorld
 from protoalign.worlds.tile_dictionary import TileDictionary
 
 
+NEAR = 2  # tiles that an action may reach
+RESTLESS = 0.01  # share of tiles that change farther away: they move by themselves
+
+
 class HostVector:
     """B games of a hosted world, in this process or in `world.workers` others. Close it when done, or use it in a `with`."""
 
     def __init__(self, world: GymWorld, number: int, dictionary: TileDictionary):
         self.games, self.number = open_games(world, number, dictionary), number
         rows, columns = world.spec.grid
+        self.above = world.spec.agent is None  # the world does not move in sight
         self.tiles = np.zeros((number, rows, columns), np.uint8)
         self.numbers = np.zeros((number, len(world.spec.numbers)), np.float32)
         self.returns, self.lengths = np.zeros(number), np.zeros(number, int)
         self.over = np.zeros(number, bool)
-        # Of each id: boards with it, with one only; tiles of it, those that changed, those in an episode's last picture.
-        self.counts = np.zeros((5, 256), np.int64)
+        # Of each id: boards with it, with one only; tiles of it, those that changed, those in an episode's last picture, and
+        # those that changed, or came, far from the agent.
+        self.counts = np.zeros((6, 256), np.int64)
+        self._likely = np.zeros(256, np.float32)  # scores when games began
+        self._shown = np.arange(256, dtype=np.uint8)  # ids by which boards are told apart
         self.boards: list[set[bytes]] = [set() for _ in range(number)]  # that were seen in each episode
         self.new = np.zeros(number, bool)  # whether what is seen now is the first of its kind in the episode
 
@@ -50,6 +58,9 @@ class HostVector:
         self.tiles, self.numbers, *_ = self.games.begin((seed + np.arange(self.number)) % 2**31)
         self.over[:], self.returns[:], self.lengths[:] = False, 0, 0
         self.boards = [set() for _ in range(self.number)]
+        self._likely = self.scores
+        restless = self.counts[5] > RESTLESS * (self.counts[2] + 10)
+        self._shown = np.where(restless, 255, np.arange(256)).astype(np.uint8)  # what moves by itself is nothing new
 
     def seen(self) -> Observation:
         return Observation(self.tiles.copy(), self.numbers.copy())
@@ -62,11 +73,12 @@ class HostVector:
         self.over = terminated | truncated
         self._count(before[~reset], self.tiles[~reset])
         self.counts[4] += np.bincount(self.tiles[self.over].reshape(-1), minlength=256)
+        told = self._shown[self.tiles]
         for i, boards in enumerate(self.boards):
             if reset[i]:
                 boards.clear()
             known = len(boards)
-            boards.add(self.tiles[i].tobytes() + self.numbers[i].tobytes())
+            boards.add(told[i].tobytes() + self.numbers[i].tobytes())
             self.new[i] = len(boards) > known and not reset[i]
         return reward, terminated, truncated & ~terminated, reset
 
@@ -75,11 +87,17 @@ class HostVector:
         boards = np.bincount(each.reshape(-1), minlength=256 * len(before)).reshape(-1, 256)
         changed = np.bincount(before[before != after], minlength=256)
         self.counts[:4] += np.stack([(boards > 0).sum(0), (boards == 1).sum(0), boards.sum(0), changed])
+        if self.above and len(before) and self._likely.any():
+            rows, columns = np.divmod(self._likely[before].reshape(len(before), -1).argmax(1), before.shape[2])
+            down, right = (np.arange(n) for n in before.shape[1:])
+            far = np.maximum(abs(down[:, None] - rows[:, None, None]), abs(right - columns[:, None, None])) > NEAR
+            far &= before != after
+            self.counts[5] += np.bincount(np.append(before[far], after[far]), minlength=256)
 
     @property
     def scores(self) -> np.ndarray:
         """How much each id [256] is like an agent's: how often a tile of it changes in a step, and is the only one."""
-        boards, single, tiles, changed, _ = self.counts
+        boards, single, tiles, changed = self.counts[:4]
         return (single / np.maximum(boards, 1) * changed / (tiles + 10)).astype(np.float32)
 
 

@@ -39,7 +39,7 @@ def train(
     net = jax.tree.map(jnp.copy, net)
     state = ppo.PPOState(net, ppo.make_optimiser(config.ppo, total).init(net), None, jnp.int32(0))  # type: ignore[arg-type]
     album = np.zeros((MOST, *world.tile, 3), np.uint8)
-    counts = np.zeros((5, 256), np.int64)
+    counts = np.zeros((6, 256), np.int64)
     saved = store.restore("task", {"ppo": state, "pictures": album, "counts": counts})
     done, seconds, met, in_games = 0, 0.0, 0, 0.0
     if saved:
