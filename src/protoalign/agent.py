@@ -308,9 +308,11 @@ class Policy:
 class HostedPolicy(Policy):
     """The same in a hosted world, whose network knows pictures: `plays` shows it those of the prototypes that are seen."""
 
-    def __init__(self, *given: Any):
-        *given, self.plays = given
-        super().__init__(*given)
+    def __init__(
+        self, net: ActorCritic, see: Callable[[np.ndarray], np.ndarray], actions: int, greedy: bool, seed: int, plays: Plays
+    ):
+        super().__init__(net, see, actions, greedy, seed)
+        self.plays = plays
         self.rng = generator(self.seed, "policy")
 
     def __call__(self, observation: Any) -> int:

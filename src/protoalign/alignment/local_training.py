@@ -142,12 +142,10 @@ def knowing_boards(model: LocalModel, given: Transitions) -> LocalModel:
     boards = np.column_stack([given.before.reshape(len(episode), -1), given.numbers]).astype(np.int64)
     marks = boards @ _multipliers(boards.shape[1])
     seen, visits = np.unique(np.stack([episode, marks], 1), axis=0, return_counts=True)
-    most = np.zeros(len(earned))
-    np.maximum.at(most, seen[:, 0], visits)
-    again = np.quantile(most[earned >= np.median(earned)], USUALLY)
-    return eqx.tree_at(
-        lambda m: (m.often, m.again), model, (jnp.asarray(np.log(chance), jnp.float32), jnp.float32(again))
-    )
+    largest = np.zeros(len(earned))
+    np.maximum.at(largest, seen[:, 0], visits)
+    again = np.quantile(largest[earned >= np.median(earned)], USUALLY)
+    return eqx.tree_at(lambda m: (m.often, m.again), model, (jnp.asarray(np.log(chance), jnp.float32), jnp.float32(again)))
 
 
 class _Data:

@@ -167,8 +167,9 @@ class _Live:
         self.visits[mark] = self.visits.get(mark, 0) + 1
         if self.visits[mark] > STALE:
             actor.before = {}  # as if none was held
-        actor._hold(sampler.pool, np.exp(sampler.logs))
-        held = np.frombuffer(actor.held, np.int64)
+        states, logs = judge.leading()
+        actor._hold(states, np.exp(logs), judge.acted)
+        held = actor.mine
         if (held == sampler.none).any():
             held = np.where(held == sampler.none, sampler.likeliest(), held)
         return self.agent.vocabulary.draw(categories(judge.model, held[None])[0, judge.codes])

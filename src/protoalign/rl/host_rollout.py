@@ -19,7 +19,6 @@ from protoalign.worlds.base import Observation
 from protoalign.worlds.gym import GymWorld
 from protoalign.worlds.tile_dictionary import TileDictionary
 
-
 NEAR = 2  # tiles that an action may reach
 RESTLESS = 0.01  # share of tiles that change farther away: they move by themselves
 

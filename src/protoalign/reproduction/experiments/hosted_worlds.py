@@ -111,7 +111,8 @@ def transfers(agent: Agent, world: GymWorld, store: Run, number: int) -> Iterato
 
 def right_after(mapping: Mapping, target: Any, world: GymWorld, look: str) -> dict[str, bool]:
     """Whether all tile types that were met after some steps, and acted on in the end, were taken for what they are."""
-    assert mapping.trace is not None and mapping.draws is not None
+    assert mapping.trace is not None
+    assert mapping.draws is not None
     true = true_prototypes(mapping, target, world, look) or []
     acted = np.flatnonzero(mapping.draws.acted)
     belief = mapping.trace.belief
