@@ -41,7 +41,6 @@ FORMAT = "protoalign agent 4"
 PARTS = ("task", "model", "explorer", "judge", "world_model", "local")  # networks
 NETWORKS: dict[str, Callable[..., Any]] = {"relative": RelativeNet, "relation": RelationNet, "board": BoardNet}
 ASKED = 8  # boards that a policy is asked about at once
-SHOWN = 4  # ways at most to draw a board of prototypes that have several pictures; what is played is the mean
 
 
 @dataclass(frozen=True)
@@ -151,24 +150,21 @@ class Agent:
             translate = None if mapping is None else mapping.translate
             return Adopted(self.adopted, translate)  # type: ignore[return-value]
         see: Callable[[np.ndarray], np.ndarray] = mapping or self.vocabulary.read
-        if self.local is not None:
-            return HostedPolicy(self.task, see, len(self.spec.actions), greedy, seed, self.plays())
-        return Policy(self.task, see, len(self.spec.actions), greedy, seed)
+        drawn = self.vocabulary.canonical
+        eyes = see if self.local is None else lambda picture: drawn[see(picture)]  # a hosted world's network knows pictures
+        return Policy(self.task, eyes, len(self.spec.actions), greedy, seed)
 
     def plays(self) -> Plays:
         """The policy on prototypes: grids [D, H, W] and numbers [D, M] to probabilities of actions [D, A]."""
         self._check_policy()
         if self.adopted is not None:
             return Adopted(self.adopted).plays(self.vocabulary, len(self.spec.actions))
-        net, drawn = self.task, self.vocabulary.drawn(SHOWN)  # the network knows pictures
+        net, drawn = self.task, self.vocabulary.canonical  # the network knows pictures
 
         def plays(grids: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-            number = len(drawn) * len(grids)
-            room = number if len(grids) == 1 else -number % ASKED + number  # few shapes, few programs
-            every = drawn[:, grids].reshape(number, *grids.shape[1:]).astype(np.uint8), np.tile(numbers, (len(drawn), 1))
-            filled = [np.concatenate([x, np.repeat(x[:1], room - number, 0)]) for x in every]
-            found = np.asarray(_chances(net, Observation(*filled)), np.float64)[:number]
-            return found.reshape(len(drawn), len(grids), -1).mean(0)
+            room = 1 if len(grids) == 1 else -len(grids) % ASKED + len(grids)  # few shapes, few programs
+            filled = [np.concatenate([x, np.repeat(x[:1], room - len(x), 0)]) for x in (drawn[grids].astype(np.uint8), numbers)]
+            return np.asarray(_chances(net, Observation(*filled)), np.float64)[: len(grids)]
 
         return plays
 
@@ -303,22 +299,6 @@ class Policy:
         noise = np.zeros((1, self.actions), np.float32) if self.greedy else gumbel(key, (1, self.actions))
         self.time += 1
         return int(self._act(self.net, Observation(self.see(picture)[None], numbers[None]), noise)[0])
-
-
-class HostedPolicy(Policy):
-    """The same in a hosted world, whose network knows pictures: `plays` shows it those of the prototypes that are seen."""
-
-    def __init__(
-        self, net: ActorCritic, see: Callable[[np.ndarray], np.ndarray], actions: int, greedy: bool, seed: int, plays: Plays
-    ):
-        super().__init__(net, see, actions, greedy, seed)
-        self.plays = plays
-        self.rng = generator(self.seed, "policy")
-
-    def __call__(self, observation: Any) -> int:
-        picture, numbers = split(observation)
-        chance = self.plays(self.see(picture)[None], numbers[None])[0]
-        return int(np.argmax(chance) if self.greedy else self.rng.choice(len(chance), p=chance / chance.sum()))
 
 
 class Adopted:

@@ -74,10 +74,10 @@ class LocalModel(eqx.Module):
     masked: Net  # C + 1
     outcome: Net  # CLASSES + 3 M
     stay: Array  # [], how much likelier it is by itself that a tile stays what it is, in nats
-    usual: Array  # [3]: the commonest reward, how far from it another one is, the size of returns; not trained
-    worth: Array  # [CLASSES]: the mean return from a step with such an outcome on; not trained
+    usual: Array  # [3]: the commonest reward, how far from it another one is, the size of good returns; not trained
+    loss: Array  # [CLASSES]: how much less is earned by such an outcome than by the usual one in a good episode; not trained
     often: Array  # [C, H * W + 1]: logs of how likely so many tiles of a prototype are in a first picture; not trained
-    again: Array  # []: how often a board is seen in an episode that goes well, at most; not trained
+    again: Array  # []: how often the board that comes back most is seen in a good episode; not trained
     scene: Scene = eqx.field(static=True)
 
     def __init__(self, rng: np.random.Generator, scene: Scene, width: int):
@@ -85,16 +85,15 @@ class LocalModel(eqx.Module):
         self.tile = Net(rng, scene, width, kinds + 1)
         self.masked = Net(rng, scene, width, kinds + 1)
         self.outcome = Net(rng, scene, width, CLASSES + 3 * scene.numbers)
-        self.stay, self.usual, self.worth = jnp.float32(3.0), jnp.zeros(3), jnp.zeros(CLASSES)
+        self.stay, self.usual, self.loss = jnp.float32(3.0), jnp.zeros(3), jnp.zeros(CLASSES)
         self.again = jnp.float32(1.0)
         self.often = jnp.zeros((kinds, scene.grid[0] * scene.grid[1] + 1))
         self.scene = scene
 
     @property
     def bad(self) -> np.ndarray:
-        """Outcome classes [CLASSES] bool after which much less is earned than usually: what to be cautious of."""
-        worth = np.asarray(self.worth)
-        return worth[USUAL] - worth > 0.5 * float(np.asarray(self.usual)[2])
+        """Outcome classes [CLASSES] bool by which much is lost: what to be cautious of."""
+        return np.asarray(self.loss) > 0.5 * float(np.asarray(self.usual)[2])
 
     def on_host(self) -> Any:
         """The same in NumPy, for the functions below: plain attributes, since those of a module are slow to look up."""

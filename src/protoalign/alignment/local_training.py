@@ -7,6 +7,7 @@ share, and the shares of what may follow from one situation stay as they are.
 
 from collections.abc import Callable
 from functools import lru_cache
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -43,7 +44,6 @@ HELD_OUT = 0.1  # of the transitions
 SLOWER = 0.02  # the last learning rate, of the first
 DECAY = 1e-3
 MEASURED = 20_000  # held-out examples
-USUALLY = 0.95  # of good episodes in which boards come back so often at most
 UNLIKE = 0.02  # how likely it is that a first picture has any number of tiles of a prototype
 
 
@@ -115,16 +115,35 @@ def train_local(
 
 
 def knowing_rewards(model: LocalModel, given: Transitions) -> LocalModel:
-    """The model with what rewards are usual, and what outcomes are worth."""
-    values, counts = np.unique(np.round(given.reward, 6), return_counts=True)
-    commonest = float(values[counts.argmax()])
-    size = float(np.sqrt((given.worth.astype(np.float64) ** 2).mean()))
-    apart = 0.01 * float(np.sqrt(((given.reward - commonest) ** 2).mean())) + 1e-6
+    """The model with what rewards are usual, and what is lost by outcomes: against the usual reward, and with an episode's end
+    all that would have followed in a good one."""
+    good = _good(given)
+    size = float(np.sqrt((given.worth[good].astype(np.float64) ** 2).mean()))
+    commonest, apart = _usual(given)
     model = eqx.tree_at(lambda m: m.usual, model, jnp.array([commonest, apart, size], jnp.float32))
     kinds = outcome_class(model, given.reward, given.ended)
-    ordinary = given.worth[kinds == USUAL].mean() if (kinds == USUAL).any() else 0.0
-    worth = [given.worth[kinds == k].mean() if (kinds == k).any() else ordinary for k in range(CLASSES)]
-    return eqx.tree_at(lambda m: m.worth, model, jnp.array(worth, jnp.float32))
+    follows = given.worth[good].mean()
+    met = [(kinds == k).any() for k in range(CLASSES)]
+    loss = [commonest - given.reward[kinds == k].mean() + follows * (k >= 3) if met[k] else 0.0 for k in range(CLASSES)]
+    return eqx.tree_at(lambda m: m.loss, model, jnp.array(loss, jnp.float32))
+
+
+def _usual(given: Transitions) -> tuple[float, float]:
+    """The commonest reward, and how far from it another one is."""
+    values, counts = np.unique(np.round(given.reward, 6), return_counts=True)
+    commonest = float(values[counts.argmax()])
+    return commonest, 0.01 * float(np.sqrt(((given.reward - commonest) ** 2).mean())) + 1e-6
+
+
+def outcomes_of(given: Transitions) -> np.ndarray:
+    """The outcome classes [N] of steps."""
+    return outcome_class(SimpleNamespace(usual=(*_usual(given), 0.0)), given.reward, given.ended)
+
+
+def _good(given: Transitions) -> np.ndarray:
+    """Steps [N] bool of the better half of the episodes."""
+    earned = given.worth[given.first]
+    return np.asarray((earned >= np.median(earned))[np.cumsum(given.first) - 1])
 
 
 def knowing_boards(model: LocalModel, given: Transitions) -> LocalModel:
@@ -138,13 +157,13 @@ def knowing_boards(model: LocalModel, given: Transitions) -> LocalModel:
     near = np.pad(found, ((0, 0), (1, 1)))
     found = 0.5 * found + 0.25 * (near[:, :-2] + near[:, 2:])  # a number that was never met may be by chance
     chance = (1 - UNLIKE) * found / np.maximum(found.sum(1, keepdims=True), 1) + UNLIKE / most
-    earned, episode = given.worth[given.first], np.cumsum(given.first) - 1
+    episode, good = np.cumsum(given.first) - 1, _good(given)[given.first]
     boards = np.column_stack([given.before.reshape(len(episode), -1), given.numbers]).astype(np.int64)
-    marks = boards @ _multipliers(boards.shape[1])
+    marks = boards @ multipliers(boards.shape[1])
     seen, visits = np.unique(np.stack([episode, marks], 1), axis=0, return_counts=True)
-    largest = np.zeros(len(earned))
+    largest = np.zeros(len(good))
     np.maximum.at(largest, seen[:, 0], visits)
-    again = np.quantile(largest[earned >= np.median(earned)], USUALLY)
+    again = np.median(largest[good])
     return eqx.tree_at(lambda m: (m.often, m.again), model, (jnp.asarray(np.log(chance), jnp.float32), jnp.float32(again)))
 
 
@@ -160,13 +179,13 @@ class _Data:
         result = given.after.reshape(len(around), -1)
         seen = [
             given.action,
-            (self.counts > 0) @ _multipliers(self.kinds),
-            given.numbers.astype(np.int64) @ _multipliers(given.numbers.shape[1]),
+            (self.counts > 0) @ multipliers(self.kinds),
+            given.numbers.astype(np.int64) @ multipliers(given.numbers.shape[1]),
         ]
         self.next = _different(around, result, np.stack(seen, 1), result < outside)
         middle = around[..., MIDDLE]
         one = np.take_along_axis(self.counts, middle, 1) == 1  # of its kind: it is not elsewhere
-        mark = np.stack([(self.counts > 0) @ _multipliers(self.kinds), given.first], 1)
+        mark = np.stack([(self.counts > 0) @ multipliers(self.kinds), given.first], 1)
         hidden = around.copy()
         hidden[..., MIDDLE] = one
         found = _different(hidden, middle, mark, np.ones_like(one))
@@ -215,15 +234,15 @@ class _Data:
         return cells.astype(np.uint8 if none < 254 else np.int32), result.astype(np.int32), present
 
 
-def _multipliers(number: int) -> np.ndarray:
+def multipliers(number: int) -> np.ndarray:
     return generator(number, "local/multipliers").integers(1, 2**62, number)
 
 
 def _different(cells: np.ndarray, result: np.ndarray, also: np.ndarray, use: np.ndarray) -> Examples:
     """The different ones of N x HW examples: cells [N, HW, 9], results [N, HW], and numbers [N, k] that belong to them."""
     with np.errstate(over="ignore"):
-        mark = np.repeat(also.astype(np.int64) @ _multipliers(also.shape[1] + 100)[: also.shape[1]], cells.shape[1])
-        many = _multipliers(10)
+        mark = np.repeat(also.astype(np.int64) @ multipliers(also.shape[1] + 100)[: also.shape[1]], cells.shape[1])
+        many = multipliers(10)
         for k in range(9):
             mark = mark + cells[..., k].reshape(-1).astype(np.int64) * many[k]
         both = mark + result.reshape(-1).astype(np.int64) * many[9]
@@ -279,8 +298,8 @@ def _make_step(config: LocalConfig) -> Callable[..., Any]:
 
 def _only_trained(change: LocalModel) -> LocalModel:
     """Gradients or steps, none for what is not trained."""
-    fixed = change.usual, change.worth, change.often, change.again
-    return eqx.tree_at(lambda m: (m.usual, m.worth, m.often, m.again), change, jax.tree.map(jnp.zeros_like, fixed))
+    fixed = change.usual, change.loss, change.often, change.again
+    return eqx.tree_at(lambda m: (m.usual, m.loss, m.often, m.again), change, jax.tree.map(jnp.zeros_like, fixed))
 
 
 def _of(logs: Array, index: Any) -> Array:

@@ -34,6 +34,7 @@ SELDOM = 5  # steps after which it is asked again how strange a target is
 FORESEEN = 8  # draws that are asked what they foresee
 DARED = 0.1  # probability of a great loss, or that a tile type is dangerous, that is not worth it
 BOLDER = 2**0.5  # how much more is dared each time that a board is seen again
+WASTED = 2  # times that a board was seen, which an episode is worth that led nowhere
 MOST_DARED = 0.6  # what is likely lost is never tried
 CERTAIN = 0.5  # danger that is not worth it even where everything is known
 STUCK = 3  # times more than in the source that a board is seen in an episode before the policy has lost its way
@@ -152,11 +153,13 @@ class CautiousThompson:
         self.held, self.before = b"", dict[bytes, float]()  # what is played on, and what was believed when it was drawn
         self.mine = np.zeros(0, np.int64)  # the whole assignment [T]
         self.best, self.quiet = 0.0, 0  # the share of the best assignment, and for how many steps it has stayed so
+        self.wasted = 0  # episodes that ran out of time while something was open
         self.tested: set[bytes] = set()  # boards with actions that curiosity has taken there
         self.begin()
 
-    def begin(self) -> None:
-        """An episode begins."""
+    def begin(self, cut_off: bool = False) -> None:
+        """An episode begins; the one before was `cut_off`."""
+        self.wasted += cut_off and self.best < 1 - OPEN
         self.visits: dict[bytes, int] = {}  # of boards, in this episode
         self.tried: dict[bytes, np.ndarray] = {}  # how often each action was taken there, [A]
 
@@ -169,7 +172,7 @@ class CautiousThompson:
         self.visits[mark] = self.visits.get(mark, 0) + 1
         mine, usual = self.mine, judge.model.again
         often = max(max(self.visits.values()) - usual, 0.0)
-        dared = min(DARED * BOLDER**often, MOST_DARED)  # caution that leads nowhere gives way
+        dared = min(DARED * BOLDER ** (often + WASTED * self.wasted), MOST_DARED)  # caution that leads nowhere gives way
         if self.cautious:
             mine = self._avoiding(judge, mine, dared)
         draws, weights = states[:FORESEEN], np.exp(logs[:FORESEEN])

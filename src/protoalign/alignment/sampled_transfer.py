@@ -50,12 +50,13 @@ class Finding:
         self.known = np.zeros(len(self.hideable), bool)
         self.returns: list[float] = []
         self.steps = self.finished = 0
+        self.cut_off = False  # whether the last episode was
 
     def begin(self, picture: np.ndarray, numbers: np.ndarray) -> None:
         """An episode's first picture [H*h, W*w, 3], and numbers [M]."""
         self.returns.append(0.0)
         self.judge.begin(self._codes(picture), len(self.types), numbers[None])
-        self.actor.begin()
+        self.actor.begin(self.cut_off)
 
     def act(self) -> int:
         """The next action."""
@@ -67,6 +68,7 @@ class Finding:
         self.returns[-1] += reward
         self.steps += 1
         self.finished += over
+        self.cut_off = over and not ended
 
     def mapping(self) -> Mapping:
         """What is known so far."""

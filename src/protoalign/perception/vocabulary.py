@@ -68,13 +68,6 @@ class Vocabulary:
     def num_prototypes(self) -> int:
         return int(self.prototype_of.max()) + 1
 
-    def drawn(self, most: int) -> np.ndarray:
-        """Picture ids [n, C] of n ways to draw prototypes, at most so many: each in its commonest picture, its second, ..."""
-        pictures = [np.flatnonzero(self.prototype_of == c) for c in range(self.num_prototypes)]
-        pictures = [ids[np.argsort(-self.counts[ids], kind="stable")] for ids in pictures]
-        number = min(max(len(ids) for ids in pictures), most)
-        return np.array([[ids[i % len(ids)] for ids in pictures] for i in range(number)])
-
     @cached_property
     def canonical(self) -> np.ndarray:
         """The id by which each prototype is drawn, [C]: the one that was met most often, or else the first that was met."""

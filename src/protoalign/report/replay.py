@@ -48,7 +48,7 @@ def again(result: Result, agent: Agent, mapping: Mapping) -> Shown:
     blind = agent.policy(None, seed=seed)
     if isinstance(world, GymWorld) and isinstance(blind, Policy):
         see = reads(nearest(agent.vocabulary.pictures, agent.vocabulary.prototype_of), mapping.tile_types.tile)
-        blind.see = see
+        blind.see = lambda picture: agent.vocabulary.canonical[see(picture)]
     before, after = (watch(target, policy, seed) for policy in (blind, agent.policy(mapping, seed=seed)))
     return Shown(starts[0], starts[1], pairs, before, after)
 

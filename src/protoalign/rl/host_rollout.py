@@ -26,7 +26,9 @@ RESTLESS = 0.01  # share of tiles that change farther away: they move by themsel
 class HostVector:
     """B games of a hosted world, in this process or in `world.workers` others. Close it when done, or use it in a `with`."""
 
-    def __init__(self, world: GymWorld, number: int, dictionary: TileDictionary):
+    def __init__(self, world: GymWorld, number: int, dictionary: TileDictionary, shown: np.ndarray | None = None):
+        """`shown`: the id [256] by which each is shown to a policy."""
+        self.shown = shown
         self.games, self.number = open_games(world, number, dictionary), number
         rows, columns = world.spec.grid
         self.above = world.spec.agent is None  # the world does not move in sight
@@ -38,7 +40,7 @@ class HostVector:
         # those that changed, or came, far from the agent.
         self.counts = np.zeros((6, 256), np.int64)
         self._likely = np.zeros(256, np.float32)  # scores when games began
-        self._shown = np.arange(256, dtype=np.uint8)  # ids by which boards are told apart
+        self._told = np.arange(256, dtype=np.uint8)  # ids by which boards are told apart
         self.boards: list[set[bytes]] = [set() for _ in range(number)]  # that were seen in each episode
         self.new = np.zeros(number, bool)  # whether what is seen now is the first of its kind in the episode
 
@@ -59,10 +61,10 @@ class HostVector:
         self.boards = [set() for _ in range(self.number)]
         self._likely = self.scores
         restless = self.counts[5] > RESTLESS * (self.counts[2] + 10)
-        self._shown = np.where(restless, 255, np.arange(256)).astype(np.uint8)  # what moves by itself is nothing new
+        self._told = np.where(restless, 255, np.arange(256)).astype(np.uint8)  # what moves by itself is nothing new
 
     def seen(self) -> Observation:
-        return Observation(self.tiles.copy(), self.numbers.copy())
+        return Observation(self.tiles.copy() if self.shown is None else self.shown[self.tiles], self.numbers.copy())
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, ...]:
         """Rewards, terminated, truncated and reset [B]; games that were over are reset and take no action."""
@@ -72,7 +74,7 @@ class HostVector:
         self.over = terminated | truncated
         self._count(before[~reset], self.tiles[~reset])
         self.counts[4] += np.bincount(self.tiles[self.over].reshape(-1), minlength=256)
-        told = self._shown[self.tiles]
+        told = self._told[self.tiles]
         for i, boards in enumerate(self.boards):
             if reset[i]:
                 boards.clear()
@@ -119,14 +121,15 @@ def collect(
     recorded: int,
     novelty: float = 0.0,
     scale: float = 1.0,
+    fear: float = 1.0,
     closing: bool = False,
 ) -> tuple[Segment, Array, dict[str, float], Record]:
     """A segment [T, B, ...], the value [B] of what follows, sums over episodes that ended, and a record of the first
     environments.
 
-    Rewards to learn from are multiplied by `scale`, and boards that are new in an episode are worth `novelty` more; the record
-    has rewards as they are. `closing`: games will begin anew after this, so the record ends with a row that marks their last
-    picture.
+    Rewards to learn from are multiplied by `scale`, losses that end an episode by `fear` besides, and boards that are new in an
+    episode are worth `novelty` more; the record has rewards as they are. `closing`: games will begin anew after this, so the
+    record ends with a row that marks their last picture.
     """
     rows: list[Any] = []
     earned: list[np.ndarray] = []
@@ -141,7 +144,8 @@ def collect(
         sums["episodes"] += float(over.sum())
         sums["return_sum"] += float(games.returns[over].sum())
         sums["length_sum"] += float(games.lengths[over].sum())
-        worth = np.float32(scale) * reward + np.float32(novelty) * games.new
+        lost = np.where(terminated & (reward < 0), np.float32(fear), np.float32(1))
+        worth = np.float32(scale) * reward * lost + np.float32(novelty) * games.new
         rows.append((encoded, seen, action, log_prob, value, worth, terminated, truncated, reset))
     encoded, shown, *rest = jax.tree.map(lambda *x: np.stack([np.asarray(y) for y in x]), *rows)
     kept = [shown, rest[0].astype(np.uint8), *rest[3:]]

@@ -25,53 +25,68 @@ from protoalign.worlds.tile_dictionary import MOST, TileDictionary
 
 LEG = 10  # updates at least after which games begin anew, and a checkpoint is saved; more where episodes are long
 LOOKED = 100  # steps of random play of every game before the first leg
+LEAST_FEAR, FEARLESS = 0.1, 0.3  # what losses that end an episode count at first, and of the training until they count in full
 FADED = 0.6  # of the training after which what is new is worth nothing
 
 
 def train(
-    store: Store, config: TaskConfig, world: GymWorld, net: Any, seed: int, title: str = ""
+    store: Store,
+    config: TaskConfig,
+    world: GymWorld,
+    net: Any,
+    seed: int,
+    title: str = "",
+    stage: str = "task",
+    known: np.ndarray | None = None,
+    shown: np.ndarray | None = None,
 ) -> tuple[Any, TileDictionary, dict[str, Any]]:
     """Train a `BoardNet` for `config.steps` steps, going on from the store's last checkpoint.
 
-    Returns the network, all tile pictures that were met, and {"steps": ..., "seconds": ..., "seconds_in_games": ...}.
+    With pictures that are `known` already [ids, h, w, 3], and the id [256] by which each is `shown`, a network that is trained
+    goes on. Returns the network, all tile pictures that were met, and {"steps": ..., "seconds": ..., "seconds_in_games": ...}.
     """
     total = config.updates
     net = jax.tree.map(jnp.copy, net)
     state = ppo.PPOState(net, ppo.make_optimiser(config.ppo, total).init(net), None, jnp.int32(0))  # type: ignore[arg-type]
     album = np.zeros((MOST, *world.tile, 3), np.uint8)
     counts = np.zeros((6, 256), np.int64)
-    saved = store.restore("task", {"ppo": state, "pictures": album, "counts": counts})
+    saved = store.restore(stage, {"ppo": state, "pictures": album, "counts": counts})
     done, seconds, met, in_games = 0, 0.0, 0, 0.0
     if saved:
         state, done, seconds, in_games = saved.tree["ppo"], saved.step, saved.info["seconds"], saved.info["seconds_in_games"]
         album, counts, met = np.array(saved.tree["pictures"]), np.array(saved.tree["counts"], np.int64), saved.info["pictures"]
+    elif known is not None:
+        album[: len(known)], met = known, len(known)
     dictionary = TileDictionary(world.tile, album[:met])
     scale = Scale(config.ppo.discount, saved.info["scale"] if saved else 1.0)
     figures = {"steps": total * config.ppo.batch, "seconds": seconds, "seconds_in_games": in_games}
     if done == total:
         return state.net, dictionary, figures
-    key = stream(seed, "task/ppo")
+    key = stream(seed, f"{stage}/ppo")
     records: list[Record] = []
     last_update, learn = done, None
     leg = max(LEG, -(-2 * world.spec.max_steps // config.ppo.segment))
-    bar = Bar(f"task {title}".strip(), total * config.ppo.batch, done * config.ppo.batch)
-    with _going_on(store, lambda: done * config.ppo.batch), HostVector(world, config.ppo.envs, dictionary) as games, bar:
+    bar = Bar(f"{stage} {title}".strip(), total * config.ppo.batch, done * config.ppo.batch)
+    with _going_on(store, lambda: done * config.ppo.batch), HostVector(world, config.ppo.envs, dictionary, shown) as games, bar:
         if not done:
-            _look_round(games, seed, len(world.spec.actions), scale)
+            _look_round(games, generator(seed, f"{stage}/look round"), len(world.spec.actions), scale)
             counts = games.counts.copy()
         games.counts = counts
         started = time.monotonic() - seconds
         while done < total:
-            games.begin(int(generator(seed, f"task/leg {done}").integers(2**31)))
-            state = state._replace(net=eqx.tree_at(lambda n: n.scores, state.net, jnp.asarray(games.scores)))
+            games.begin(int(generator(seed, f"{stage}/leg {done}").integers(2**31)))
+            if shown is None:
+                state = state._replace(net=eqx.tree_at(lambda n: n.scores, state.net, jnp.asarray(games.scores)))
             before, rows = time.monotonic(), []
             end = min(done + leg, total)
             for update in range(done, end):
                 collect_key, shuffle_key = jax.random.split(jax.random.fold_in(key, update))
                 novelty = config.novelty * max(0.0, 1 - update / (FADED * total))
+                fear = min(1.0, LEAST_FEAR + update / (FEARLESS * total)) if shown is None else 1.0
                 since = time.monotonic()
+                closing = update == end - 1
                 segment, last, sums, record = collect(
-                    games, state.net, collect_key, config.ppo.segment, config.recorded, novelty, scale.value, update == end - 1
+                    games, state.net, collect_key, config.ppo.segment, config.recorded, novelty, scale.value, fear, closing
                 )
                 in_games += time.monotonic() - since
                 if learn is None:
@@ -86,12 +101,12 @@ def train(
             done += len(rows)
             now = time.monotonic()
             speed = len(rows) * config.ppo.batch / (now - before)
-            line = {"stage": "task", "update": done, "steps": done * config.ppo.batch, **row, "pictures": len(dictionary)}
+            line = {"stage": stage, "update": done, "steps": done * config.ppo.batch, **row, "pictures": len(dictionary)}
             store.log(line | {"seconds": round(now - started, 3), "steps_per_second": round(speed)})
-            shown = "  (none)" if row["return"] is None else f"{row['return']:6.3f}"
-            bar.advance(len(rows) * config.ppo.batch, f"return {shown}  {speed:8,.0f} steps/s")
+            earned = "  (none)" if row["return"] is None else f"{row['return']:6.3f}"
+            bar.advance(len(rows) * config.ppo.batch, f"return {earned}  {speed:8,.0f} steps/s")
             if config.recorded:
-                store.record("task", last_update, done, records)
+                store.record(stage, last_update, done, records)
             records, last_update = [], done
             figures |= {"seconds": round(time.monotonic() - started, 3), "seconds_in_games": round(in_games, 3)}
             album[: len(dictionary)] = dictionary.pictures
@@ -99,7 +114,7 @@ def train(
             about = {"pictures": len(dictionary), "scale": scale.value} | {
                 name: figures[name] for name in ("seconds", "seconds_in_games")
             }
-            store.save("task", done, tree, about)
+            store.save(stage, done, tree, about)
     return state.net, dictionary, figures
 
 
@@ -137,9 +152,8 @@ def _going_on(store: Store, done: Callable[[], int]) -> Iterator[None]:
         raise UserError(f"{error}; started again, it goes on from step {done():,}") from error.__cause__
 
 
-def _look_round(games: HostVector, seed: int, actions: int, scale: Scale) -> None:
+def _look_round(games: HostVector, rng: np.random.Generator, actions: int, scale: Scale) -> None:
     """Play at random, to see what changes, and how large rewards are."""
-    rng = generator(seed, "task/look round")
     games.begin(int(rng.integers(2**31)))
     steps = [games.step(rng.integers(actions, size=games.number)) for _ in range(LOOKED)]
     scale.watch(np.stack([step[0] for step in steps]), np.stack([step[3] for step in steps]))

@@ -2,13 +2,15 @@
 
 import time
 from dataclasses import asdict, replace
+from typing import Any
 
 import numpy as np
 
 from protoalign.agent import Agent, untrained
 from protoalign.alignment.foresight import dangers
+from protoalign.alignment.joint_merging import jointly_merged
 from protoalign.alignment.local_model import LocalModel
-from protoalign.alignment.local_training import Transitions, train_local, transitions_of
+from protoalign.alignment.local_training import Transitions, outcomes_of, train_local, transitions_of
 from protoalign.alignment.merging import merged
 from protoalign.perception.vocabulary import Vocabulary
 from protoalign.rl import host_train
@@ -24,6 +26,7 @@ from protoalign.settings import Settings, plain
 from protoalign.stages.setup import Store, keep, presence
 from protoalign.worlds.gym import GymWorld
 
+MORE, GOING_ON = 0.3, 5e-4  # steps, of those of the task policy, and the learning rate of a policy that goes on on prototypes
 STEPS = 1000  # in the source, to see what is dangerous
 AGENT = 0.2  # likeness above which a prototype is hardly anything but the agent
 
@@ -56,8 +59,7 @@ def task(world: GymWorld, store: Store, seed: int, settings: Settings, preset: s
     if world.truth is not None:
         agent = replace(agent, spec=replace(world.spec, truth=named(world, vocabulary)))
     measured = time.monotonic()
-    eyes = nearest(vocabulary.pictures, vocabulary.prototype_of)
-    played = play_hosted(world.make, world.tile, agent.plays(), eyes, config.evaluation, 900_000 + 1000 * seed)
+    played = _played(world, agent)
     if isinstance(store, Run):
         agent.save(store.path)
     store.add_result(
@@ -66,7 +68,7 @@ def task(world: GymWorld, store: Store, seed: int, settings: Settings, preset: s
             "seed": seed,
             "preset": preset,
             "task_steps": spent["steps"],
-            **{f"source_{key}": value for key, value in figures(played).items()},
+            **played,
             "pictures_met": len(dictionary),
             "prototypes": vocabulary.num_prototypes,
             "seconds": {"task": spent["seconds"], "evaluate": round(time.monotonic() - measured, 3)},
@@ -77,6 +79,14 @@ def task(world: GymWorld, store: Store, seed: int, settings: Settings, preset: s
     return agent
 
 
+def _played(world: GymWorld, agent: Agent) -> dict[str, Any]:
+    """What the policy earns in the source, for its result."""
+    eyes = nearest(agent.vocabulary.pictures, agent.vocabulary.prototype_of)
+    games = agent.settings.task.evaluation
+    played = play_hosted(world.make, world.tile, agent.plays(), eyes, games, 900_000 + 1000 * agent.seed)
+    return {f"source_{key}": value for key, value in figures(played).items()}
+
+
 def named(world: GymWorld, vocabulary: Vocabulary) -> tuple[str, ...]:
     """What the pictures show, as far as the world tells: for reports."""
     assert world.truth is not None
@@ -85,13 +95,26 @@ def named(world: GymWorld, vocabulary: Vocabulary) -> tuple[str, ...]:
 
 
 def model(world: GymWorld, store: Store, agent: Agent) -> Agent:
-    """Fit the world model on the history."""
-    config = agent.settings.local
-    store.configure("local", plain(config))
-    if agent.local is not None and "bayes" in store.result():
+    """Fit the world model on the history. Where pictures were found to be one kind, the policy then goes on learning with each
+    kind shown as one picture, as it will see a target."""
+    store.configure("local", plain(agent.settings.local))
+    if agent.local is None or "bayes" not in store.result():
+        agent = fit_model(store, agent, cut(store.recorded("task"), None))
+    vocabulary = agent.vocabulary
+    if vocabulary.num_prototypes == len(vocabulary.pictures) or "on_prototypes" in store.result().get("seconds", {}):
         return agent
-    history = cut(store.recorded("task"), None)
-    return fit_model(store, agent, history)
+    config = agent.settings.task
+    ppo = replace(config.ppo, learning_rate=GOING_ON)
+    config = replace(config, steps=max(round(MORE * config.steps), ppo.batch), history=1, novelty=0.0, ppo=ppo)
+    shown = np.arange(256, dtype=np.uint8)
+    shown[: len(vocabulary.pictures)] = vocabulary.canonical[vocabulary.prototype_of]
+    net, _, spent = host_train.train(
+        store, config, world, agent.task, agent.seed, agent.spec.name, "on_prototypes", vocabulary.pictures, shown
+    )
+    agent = keep(store, agent, task=net)
+    steps = store.result()["task_steps"] + spent["steps"]
+    store.add_result({"task_steps": steps, **_played(world, agent), "seconds": {"on_prototypes": spent["seconds"]}})
+    return agent
 
 
 def danger_of(local: LocalModel, given: Transitions, scores: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -112,20 +135,28 @@ def likeness(given: Transitions, kinds: int) -> np.ndarray:
     return (boards == 1).sum(0) / np.maximum((boards > 0).sum(0), 1) * changed / (boards.sum(0) + 10)
 
 
+def _as_kinds(given: Transitions, group: np.ndarray, scene: Scene) -> tuple[Transitions, Scene]:
+    """Steps with prototypes [C] as the kinds that they are in a group, and what networks have to know."""
+    kinds = int(group.max()) + 1
+    table = np.append(group, [kinds, kinds + 1]).astype(given.before.dtype)
+    return given._replace(before=table[given.before], after=table[given.after]), scene._replace(prototypes=kinds)
+
+
 def fit_model(store: Store, agent: Agent, history: Episodes) -> Agent:
     """The agent with a world model of episodes in picture ids. Pictures that act alike become one prototype; then it is fitted
     once more."""
     config, scene, seed, name = agent.settings.local, agent.scene, agent.seed, agent.spec.name
     given = transitions_of(history, scene)
+    agents = likeness(given, scene.prototypes) > AGENT
+    group = jointly_merged(given, outcomes_of(given), agents, generator(seed, "joint merging"))
+    given, scene = _as_kinds(given, group, scene)
     local, told, seconds = train_local(store, config, scene, given, seed, name)
-    group = merged(local.on_host(), given, generator(seed, "merging"))
-    kinds = int(group.max()) + 1
-    if kinds < scene.prototypes:
-        table = np.append(group, [kinds, kinds + 1]).astype(given.before.dtype)
-        given = given._replace(before=table[given.before], after=table[given.after])
-        scene = scene._replace(prototypes=kinds)
-        local, told, more = train_local(store, config, scene, given, seed, f"{name}, kinds that act alike as one", "merged")
-        seconds = round(seconds + more, 3)
+    more = merged(local.on_host(), given, generator(seed, "merging"))
+    if more.max() + 1 < scene.prototypes:
+        given, scene = _as_kinds(given, more, scene)
+        local, told, again = train_local(store, config, scene, given, seed, f"{name}, kinds that act alike as one", "merged")
+        group, seconds = more[group], round(seconds + again, 3)
+    kinds = scene.prototypes
     vocabulary = replace(agent.vocabulary, prototype_of=group.astype(np.int32))
     tiles = group.astype(np.int32)[np.asarray(history.observation.tiles)]
     seen = presence(history._replace(observation=history.observation._replace(tiles=tiles)), tuple(range(kinds)))

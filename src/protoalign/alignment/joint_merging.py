@@ -1,0 +1,169 @@
+"""Pictures of the source that act alike, but only together: an agent that is drawn over each of three sorts of ice leaves that
+sort behind, so neither the agents nor the ices could change places alone.
+
+A partition of the prototypes is proposed and then tested on what happened. Two situations, patches of 3 x 3 tiles with an
+action and what is on the board, are the same if they are so but for which member of a class lies where. If it helps to know
+the member to tell which class follows, the members are no one class, unless what followed, one thing here and another there, is
+made one class too. Proposed are all pictures of the agent, and then all that such an agent walks over.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from protoalign.alignment.local_model import MIDDLE, patches
+from protoalign.alignment.local_training import Transitions, multipliers
+
+STEPS = 60_000  # of the source that are looked at
+ENOUGH = 10  # situations that a member has to share with others, and times that the agent has to step onto a ground and off it
+DIFFERENT = 12.0  # likelihood ratio, as in a G-test, of a situation in which members differ
+NATS = 0.3  # by which they do, for each time that the rarer one was seen there
+SHARE = 0.02  # of situations may differ all the same
+ROUNDS = 20
+MOVED, OUTCOMES = 8, 16  # codes of what followed: class * 16 + 8 if another class is there now + outcome
+
+
+class Rows(NamedTuple):
+    """R patches near something that changed, now or in the step before, with what followed."""
+
+    cells: np.ndarray  # [R, 9]
+    after: np.ndarray  # [R]
+    outcome: np.ndarray  # [R], of the step
+    other: np.ndarray  # [R], the action as a random number
+    step: np.ndarray  # [R]
+    present: np.ndarray  # [N, C] bool, what is on the board
+
+
+class Found(NamedTuple):
+    """What a test of a partition found."""
+
+    tested: np.ndarray  # [C], situations that each prototype shares with others of its class
+    broken: np.ndarray  # [C], of these, in which something else follows
+    joined: set[tuple[int, int]]  # classes that would have to be one
+
+
+def jointly_merged(given: Transitions, outcome: np.ndarray, agent: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """The class of every prototype [C], numbered in order of the first; `agent` [C] bool: what is like an agent; outcomes [N].
+    Nothing is merged where the agent's pictures do not act alike."""
+    kinds = len(agent)
+    rows = _rows(given, outcome, kinds, rng)
+    group = _proposed(rows, np.arange(kinds), np.flatnonzero(agent), agent)
+    if agent.any():
+        group = _proposed(rows, group, _grounds(rows, group, agent), agent)
+    return np.unique(group, return_inverse=True)[1]
+
+
+def _rows(given: Transitions, outcome: np.ndarray, kinds: int, rng: np.random.Generator) -> Rows:
+    kept = np.sort(rng.permutation(len(given.action))[:STEPS])
+    changed = (given.before != given.after) & (given.after <= kinds)
+    earlier = np.concatenate([np.zeros_like(changed[:1]), changed[:-1]])
+    earlier[given.first] = False
+    near = patches((changed | earlier)[kept], False).any(-1)
+    step, cell = np.nonzero(near)
+    before = given.before[kept]
+    after = given.after[kept].reshape(len(kept), -1)[step, cell].astype(np.int64)
+    seen = after <= kinds  # what is out of sight tells nothing
+    step, cell, after = step[seen], cell[seen], after[seen]
+    present = np.stack([(before == c).any((1, 2)) for c in range(kinds)], 1)
+    other = given.action[kept][step].astype(np.int64) * multipliers(1)
+    return Rows(patches(before, kinds + 1)[step, cell], after, outcome[kept][step], other, step, present)
+
+
+def _grounds(rows: Rows, group: np.ndarray, agent: np.ndarray) -> np.ndarray:
+    """Prototypes that the agent often steps onto, and off, without anything else happening."""
+    middle, usual = rows.cells[:, MIDDLE], rows.outcome == np.bincount(rows.outcome).argmax()
+    mine = np.append(np.isin(group, group[agent]), [False, False])
+    left = np.bincount(rows.after[usual & mine[middle]], minlength=len(mine))
+    taken = np.bincount(middle[usual & mine[rows.after]], minlength=len(mine))
+    return np.flatnonzero((left >= ENOUGH) & (taken >= ENOUGH) & ~mine)
+
+
+def _proposed(rows: Rows, group: np.ndarray, members: np.ndarray, agent: np.ndarray) -> np.ndarray:
+    """The partition [C] with these members one class, without those that do not fit in; as it was if hardly any does."""
+    while len(members) > 1:
+        found = _unified(rows, group, members, agent)
+        if isinstance(found, np.ndarray):
+            return found
+        worst = members[np.argmax((found.broken / np.maximum(found.tested, 1) + (found.tested < ENOUGH))[members])]
+        members = members[members != worst]
+    return group
+
+
+def _unified(rows: Rows, group: np.ndarray, members: np.ndarray, agent: np.ndarray) -> np.ndarray | Found:
+    """The partition with the members one class, and whatever has to be one with it; or what speaks against it."""
+    group = group.copy()
+    group[np.isin(group, group[members])] = group[members[0]]
+    for _ in range(ROUNDS):
+        found = _test(rows, group, agent)
+        if found.broken.sum() > SHARE * found.tested.sum() or (found.tested[members] < ENOUGH).any():
+            return found
+        if not found.joined:
+            return group
+        for one, other in found.joined:
+            group[group == group[other]] = group[one]
+    return found
+
+
+def _test(rows: Rows, group: np.ndarray, agent: np.ndarray) -> Found:
+    kinds = len(group)
+    classes = np.append(group, [kinds, kinds + 1])
+    on_board = np.zeros((len(rows.present), kinds), bool)
+    for c in range(kinds):
+        on_board[:, group[c]] |= rows.present[:, c]
+    with np.errstate(over="ignore"):
+        mark = rows.other + (on_board @ multipliers(kinds))[rows.step]
+        mark = mark + (classes[rows.cells] * multipliers(9)).sum(1)
+    situation = np.unique(mark, return_inverse=True)[1]
+    moved = classes[rows.cells[:, MIDDLE]] != classes[rows.after]
+    codes, result = np.unique(classes[rows.after] * OUTCOMES + moved * (MOVED + rows.outcome), return_inverse=True)
+    eventful = np.zeros(situation.max() + 1, bool)
+    eventful[situation[moved]] = True
+    used = eventful[situation]
+    tested, broken, joined = np.zeros(kinds), np.zeros(kinds), set()
+    for k in range(9):
+        who = rows.cells[used, k]
+        every, count = np.unique((situation[used] * (kinds + 2) + who) * len(codes) + result[used], return_counts=True)
+        rest, followed = np.divmod(every, len(codes))
+        where, who = np.divmod(rest, kinds + 2)
+        for c in np.flatnonzero(np.bincount(group, minlength=kinds) > 1).tolist():
+            inside = classes[who] == c
+            for x in np.flatnonzero(group == c):
+                mine, theirs = inside & (who == x), inside & (who != x)
+                number, pairs = _apart(where, followed, count, mine, theirs, len(codes))
+                tested[x] += number
+                for one, other in (codes[list(pair)] for pair in pairs):
+                    (a, how), (b, how_too) = np.divmod(one, OUTCOMES), np.divmod(other, OUTCOMES)
+                    fits = how == how_too and how >= MOVED and max(a, b) < kinds and a != b
+                    if fits and agent[group == a].any() == agent[group == b].any():
+                        joined.add((int(a), int(b)))
+                    else:
+                        broken[x] += 1
+    return Found(tested, broken, joined)
+
+
+def _apart(
+    where: np.ndarray, followed: np.ndarray, count: np.ndarray, mine: np.ndarray, theirs: np.ndarray, results: int
+) -> tuple[int, list[tuple[int, int]]]:
+    """In how many situations one member can be compared with the others, and of those in which something else follows, what
+    followed most often: for the one, for the others."""
+    common = np.intersect1d(where[mine], where[theirs])
+    if not len(common):
+        return 0, []
+    both = [x & np.isin(where, common) for x in (mine, theirs)]
+    keys, index = np.unique(np.concatenate([where[x] * results + followed[x] for x in both]), return_inverse=True)
+    split = int(both[0].sum())
+    seen = np.stack([np.bincount(i, count[x], len(keys)) for i, x in zip((index[:split], index[split:]), both, strict=True)])
+    place = np.searchsorted(common, keys // results)
+    total = np.stack([np.bincount(place, x, len(common)) for x in seen])  # [2, S]
+    pooled = seen.sum(0) / total.sum(0)[place]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = 2 * np.where(seen > 0, seen * np.log(seen / total[:, place] / pooled), 0).sum(0)
+    ratio, rarer = np.bincount(place, ratio, len(common)), total.min(0)
+    compared = rarer >= 2
+    different = compared & (ratio > DIFFERENT) & (ratio / 2 > NATS * rarer)
+    pairs = []
+    for s in np.flatnonzero(different):
+        here = np.flatnonzero(place == s)
+        one, other = (int(keys[here[x[here].argmax()]] % results) for x in seen)
+        pairs.append((one, other))
+    return int(compared.sum()), pairs
