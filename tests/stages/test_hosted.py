@@ -19,6 +19,7 @@ from protoalign.settings import HOSTED
 from protoalign.stages import hosted
 from protoalign.worlds.gym import GymWorld
 from protoalign.worlds.reskin import Reskin
+from tests.conftest import well_compiled
 from tests.worlds.rooms import LAVA, Rooms
 
 SEED = 0
@@ -68,7 +69,8 @@ def trained():
         target_episodes=40,
     )
     store = Memory()
-    agent = hosted.model(world, store, hosted.task(world, store, SEED, settings, "fast"))
+    with well_compiled():
+        agent = hosted.model(world, store, hosted.task(world, store, SEED, settings, "fast"))
     return world, agent, store
 
 
