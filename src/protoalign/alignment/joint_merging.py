@@ -4,7 +4,7 @@ sort behind, so neither the agents nor the ices could change places alone.
 A partition of the prototypes is proposed and then tested on what happened. Two situations, patches of 3 x 3 tiles with an
 action and what is on the board, are the same if they are so but for which member of a class lies where. If it helps to know
 the member to tell which class follows, the members are no one class, unless what followed, one thing here and another there, is
-made one class too. Proposed are all pictures of the agent, and then all that such an agent walks over.
+made one class too. Proposed are all pictures of the agent, and all that it walks over.
 """
 
 from typing import NamedTuple
@@ -44,13 +44,18 @@ class Found(NamedTuple):
 
 def jointly_merged(given: Transitions, outcome: np.ndarray, agent: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """The class of every prototype [C], numbered in order of the first; `agent` [C] bool: what is like an agent; outcomes [N].
-    Nothing is merged where the agent's pictures do not act alike."""
+    What does not fit in is left out, the worst first."""
     kinds = len(agent)
     rows = _rows(given, outcome, kinds, rng)
-    group = _proposed(rows, np.arange(kinds), np.flatnonzero(agent), agent)
-    if agent.any():
-        group = _proposed(rows, group, _grounds(rows, group, agent), agent)
-    return np.unique(group, return_inverse=True)[1]
+    proposed = np.flatnonzero(agent), _grounds(rows, agent)
+    while any(len(members) > 1 for members in proposed):
+        found = _unified(rows, proposed, agent)
+        if isinstance(found, np.ndarray):
+            return np.unique(found, return_inverse=True)[1]
+        misfit = found.broken / np.maximum(found.tested, 1) + (found.tested < ENOUGH)
+        worst = max((c for members in proposed if len(members) > 1 for c in members), key=lambda c: misfit[c])
+        proposed = tuple(members[members != worst] for members in proposed)
+    return np.arange(kinds)
 
 
 def _rows(given: Transitions, outcome: np.ndarray, kinds: int, rng: np.random.Generator) -> Rows:
@@ -69,33 +74,25 @@ def _rows(given: Transitions, outcome: np.ndarray, kinds: int, rng: np.random.Ge
     return Rows(patches(before, kinds + 1)[step, cell], after, outcome[kept][step], other, step, present)
 
 
-def _grounds(rows: Rows, group: np.ndarray, agent: np.ndarray) -> np.ndarray:
-    """Prototypes that the agent often steps onto, and off, without anything else happening."""
+def _grounds(rows: Rows, agent: np.ndarray) -> np.ndarray:
+    """Prototypes that an agent often steps onto, and off, without anything else happening."""
     middle, usual = rows.cells[:, MIDDLE], rows.outcome == np.bincount(rows.outcome).argmax()
-    mine = np.append(np.isin(group, group[agent]), [False, False])
+    mine = np.append(agent, [False, False])
     left = np.bincount(rows.after[usual & mine[middle]], minlength=len(mine))
     taken = np.bincount(middle[usual & mine[rows.after]], minlength=len(mine))
     return np.flatnonzero((left >= ENOUGH) & (taken >= ENOUGH) & ~mine)
 
 
-def _proposed(rows: Rows, group: np.ndarray, members: np.ndarray, agent: np.ndarray) -> np.ndarray:
-    """The partition [C] with these members one class, without those that do not fit in; as it was if hardly any does."""
-    while len(members) > 1:
-        found = _unified(rows, group, members, agent)
-        if isinstance(found, np.ndarray):
-            return found
-        worst = members[np.argmax((found.broken / np.maximum(found.tested, 1) + (found.tested < ENOUGH))[members])]
-        members = members[members != worst]
-    return group
-
-
-def _unified(rows: Rows, group: np.ndarray, members: np.ndarray, agent: np.ndarray) -> np.ndarray | Found:
-    """The partition with the members one class, and whatever has to be one with it; or what speaks against it."""
-    group = group.copy()
-    group[np.isin(group, group[members])] = group[members[0]]
+def _unified(rows: Rows, proposed: tuple[np.ndarray, ...], agent: np.ndarray) -> np.ndarray | Found:
+    """The partition [C] with proposed members one class each, and whatever has to be one with that; or what speaks against
+    it."""
+    group = np.arange(len(agent))
+    several = [members for members in proposed if len(members) > 1]
+    for members in several:
+        group[members] = members[0]
     for _ in range(ROUNDS):
         found = _test(rows, group, agent)
-        if found.broken.sum() > SHARE * found.tested.sum() or (found.tested[members] < ENOUGH).any():
+        if found.broken.sum() > SHARE * found.tested.sum() or (found.tested[np.concatenate(several)] < ENOUGH).any():
             return found
         if not found.joined:
             return group
