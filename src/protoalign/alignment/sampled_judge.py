@@ -49,9 +49,9 @@ class SampledJudge:
     """One target, watched by a world model. Pictures are codes of `TileTypes` [H, W], with how many types have been met so far
     and numbers [1, M]."""
 
-    def __init__(self, model: LocalModel, hideable: tuple[int, ...], rng: np.random.Generator):
+    def __init__(self, model: LocalModel, hideable: tuple[int, ...], rng: np.random.Generator, still: bool = True):
         self.model, self.hideable = model.on_host(), hideable
-        self.evidence = TargetEvidence(self.model, rng)
+        self.evidence = TargetEvidence(self.model, rng, still)
         self.sampler = Sampler(self.evidence, hideable, rng)
         self.steps = 0
         self.acted = np.zeros(0, bool)  # [T], whether a type was in sight when an action was to be chosen

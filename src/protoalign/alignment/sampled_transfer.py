@@ -40,12 +40,21 @@ def tile_of(target: gymnasium.Env, vocabulary: Vocabulary) -> tuple[int, int]:
 class Finding:
     """One target that is being found out, step by step: `see` a picture, `act`, and `learn` what came of it."""
 
-    def __init__(self, agent: Knowing, tile: tuple[int, int], seed: int = 0, cautious: bool = True, curious: bool = True):
+    def __init__(
+        self,
+        agent: Knowing,
+        tile: tuple[int, int],
+        seed: int = 0,
+        cautious: bool = True,
+        curious: bool = True,
+        still: bool = True,
+    ):
+        """`still`: what lies where tells too; otherwise only what happens."""
         model: LocalModel = agent.local
         self.agent = agent
         self.hideable = tuple(range(agent.vocabulary.num_prototypes))
         self.types = TileTypes(agent.vocabulary, exact=tile)
-        self.judge = SampledJudge(model, self.hideable, generator(seed, "judge"))
+        self.judge = SampledJudge(model, self.hideable, generator(seed, "judge"), still)
         self.actor = CautiousThompson(agent.plays(), generator(seed, "actor"), cautious, curious, agent.danger)
         self.known = np.zeros(len(self.hideable), bool)
         self.returns: list[float] = []
@@ -98,13 +107,14 @@ def align_sampled(
     sure: float | None = None,
     cautious: bool = True,
     curious: bool = True,
+    still: bool = True,
 ) -> Mapping:
     """Play in the target for at most so many episodes and find the mapping; with `sure`, stop after the episode in which it is
-    that sure."""
+    that sure. `still` as for `Finding`."""
     check_limits(episodes, sure)
     observation, _ = target.reset(seed=seed)
     tile = tile_of(target, agent.vocabulary)
-    finding, trace = Finding(agent, tile, seed, cautious, curious), Trace()
+    finding, trace = Finding(agent, tile, seed, cautious, curious, still), Trace()
     for episode in range(episodes):
         if episode:
             observation, _ = target.reset()

@@ -89,8 +89,9 @@ class Pack(NamedTuple):
 class TargetEvidence:
     """What has been seen in a target, for a world model in NumPy; `say` is what it says of assignments."""
 
-    def __init__(self, model: Any, rng: np.random.Generator):
-        self.model, self.rng = model, rng
+    def __init__(self, model: Any, rng: np.random.Generator, still: bool = True):
+        """`still`: what lies where, and how many of each, tells too; otherwise only what happens."""
+        self.model, self.rng, self.still = model, rng, still
         self.kinds = model.scene.prototypes
         self.rows = {sort: Rows() for sort in MOST}
         self.boards: dict[frozenset[int], int] = {}  # sets of codes that were on a board together, numbered
@@ -106,7 +107,7 @@ class TargetEvidence:
     def begin(self, codes: np.ndarray, types: int, numbers: np.ndarray, first: bool = True) -> None:
         """An episode's `first` picture, or another one from which to go on: codes [H, W], numbers [M] float32."""
         fresh, self.types, self.changed = types > self.types, types, None
-        if first and codes.size == self.model.often.shape[1] - 1:
+        if self.still and first and codes.size == self.model.often.shape[1] - 1:
             counts = np.bincount(codes.reshape(-1), minlength=self.kinds + types)
             self.firsts.setdefault(np.trim_zeros(counts, "b").tobytes(), counts)
             if len(self.firsts) > FIRSTS:
@@ -154,6 +155,8 @@ class TargetEvidence:
 
     def _still(self, codes: np.ndarray, numbers: np.ndarray, first: bool) -> None:
         """All tiles of a picture as masked ones."""
+        if not self.still:
+            return
         around = patches(codes, -1)
         present, counts = np.unique(codes, return_counts=True)
         everything = set(present.tolist())
