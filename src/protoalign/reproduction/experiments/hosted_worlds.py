@@ -172,7 +172,7 @@ def show(found: dict[str, list[dict[str, Any]]]) -> str:
                 "most like. Seconds: task policy and world model, as measured, with other work on the machine."
             )
             parts.append(table(title, columns, lines, note))
-    alone = {name: [row for run in runs for row in run["rows_by_function"]] for name, runs in found.items()}
+    alone = {name: [row for run in runs for row in run.get("rows_by_function", ())] for name, runs in found.items()}
     alone = {name: rows for name, rows in alone.items() if rows}
     if alone:
         columns = ["world", "targets", "right at the end", "exactly", "but for what is alike"]
@@ -203,5 +203,5 @@ def _line(name: str, runs: list[dict[str, Any]], episodes: int) -> list[str]:
     cells += [f"{np.mean([row[key] for row in rows]):.2f}" for key in ("right", "right_exactly", "right_alike")]
     cells.append(f"{np.mean([row['sureness'] for row in rows]):.2f}")
     cells.append(f"{np.mean([row['milliseconds'] for row in rows]):.0f}")
-    seconds = [run["seconds"]["task"] + run["seconds"]["model"] for run in runs]
+    seconds = [sum(run["seconds"].get(stage, 0.0) for stage in ("task", "model", "on_prototypes")) for run in runs]
     return [*cells, f"{np.mean(seconds):.0f}"]
