@@ -15,7 +15,7 @@ from protoalign.runs import Memory, Run
 from protoalign.settings import PPOConfig, TaskConfig
 from protoalign.worlds.gym import Seen
 from protoalign.worlds.tile_dictionary import TileDictionary
-from tests.worlds.rooms import AGENT, AGENT_IN_LAVA, AGENT_ON_GOLD, Bag, Rooms, Trouble
+from tests.worlds.rooms import AGENT, AGENT_IN_LAVA, AGENT_ON_GOLD, FLOOR, WALL, Bag, Rooms, Trouble
 
 STEPS = 12  # of an episode, at most
 CONFIG = TaskConfig("board", 8, 32 * 24, 200, 8, 0.02, PPOConfig(envs=4, segment=8, minibatch=16, epochs=1))
@@ -30,6 +30,59 @@ def net(actions=4, numbers=0):
 
 
 # -- segments --------------------------------------------------------------------------------------------------------------
+
+
+class Painful(Rooms):
+    """Lava costs something."""
+
+    def step(self, action):
+        picture, reward, over, cut_off, info = super().step(action)
+        return picture, reward if reward or not over else -2.0, over, cut_off, info
+
+
+class Drifting(Rooms):
+    """Walls go where they like, far from the agent too."""
+
+    def step(self, action):
+        found = super().step(action)
+        elsewhere = (np.indices(self.grid.shape) != self.place[:, None, None]).any(0)
+        walls, free = (np.argwhere((self.grid == x) & elsewhere) for x in (WALL, FLOOR))
+        self.grid[tuple(walls[0])] = FLOOR
+        self.grid[tuple(free[self.np_random.integers(len(free))])] = WALL
+        return self.show(), *found[1:]
+
+
+def test_losses_that_end_an_episode_count_as_much_as_is_feared():
+    with HostVector(world(Painful), 4, TileDictionary((4, 4))) as games:
+        games.begin(3)
+        segment, _, _, record = collect(games, net(), jax.random.key(0), 60, 4, scale=0.5, fear=0.1)
+    lost = np.asarray(record.reward) < 0
+    assert lost.sum() > 3
+    assert (np.asarray(record.reward) > 0).any()
+    np.testing.assert_allclose(segment.reward, np.asarray(record.reward) * np.where(lost, 0.05, 0.5))
+
+
+def test_what_moves_by_itself_is_nothing_new():
+    rng = np.random.default_rng(0)
+    told = {}
+    for make in (Rooms, Drifting):
+        dictionary = TileDictionary((4, 4))
+        with HostVector(world(make), 16, dictionary) as games:
+            for _ in range(2):  # the agent is known after the first
+                games.begin(5)
+                for _ in range(200):
+                    games.step(rng.integers(4, size=16))
+            games.begin(6)
+            ids = {i: dictionary.ids.get(picture.tobytes()) for i, picture in enumerate(make().pictures)}
+            told[make] = {i for i, x in ids.items() if x is not None and games._told[x] == 255}
+            new = []
+            for _ in range(STEPS - 1):
+                games.step(np.zeros(16, int))  # against a wall before long
+                new.append(games.new.copy())
+        told[make, "new"] = np.mean(new[-4:])
+    assert told[Rooms] == set()
+    assert told[Drifting] == {FLOOR, WALL}
+    assert told[Drifting, "new"] < 0.2
 
 
 def test_a_segment_is_what_stepping_by_hand_gives():
