@@ -44,7 +44,7 @@ REAL = (
     "cliffwalking-from-1.4",
 )
 WORLDS = (*RANDOM, *REAL)
-LOOKS = 50
+LOOKS = {world: 20 if world.startswith("lab2d") else 50 for world in WORLDS}  # targets; episodes of Lab2D are long
 FIRST = 3000  # number of the first random look; none of them was used for any choice
 EPISODES = {world: 5 if world in REAL else 4 for world in WORLDS}
 AFTER = (10, 30, 100)  # steps
@@ -52,13 +52,13 @@ BY_FUNCTION = {"minigrid-doorkey-6x6": 25, "minigrid-lavagap-s6": 25}  # targets
 BLIND = 50  # games of one who takes everything for what it looks most like
 
 
-def measure(world_name: str, folder: Path, seed: int, number: int = LOOKS) -> dict[str, Any]:
-    """Train in a world and transfer into so many targets: figures, and a row for each target."""
+def measure(world_name: str, folder: Path, seed: int) -> dict[str, Any]:
+    """Train in a world and transfer into many targets: figures, and a row for each target."""
     world: Any = registry.make(world_name)
     agent = stages.train(world, seed, folder)
     store = Run(folder, create=False)
     result = store.result()
-    rows = list(transfers(agent, world, store, number))
+    rows = list(transfers(agent, world, store, LOOKS[world_name]))
     by_function = list(transfers(agent, world, store, BY_FUNCTION.get(world_name, 0), still=False))
     look = _look(world_name, 0)
     target = world.make(look)
