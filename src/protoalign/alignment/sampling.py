@@ -8,7 +8,7 @@ a tile type is new, all types in question move. If that does not explain it, and
 and told one by one again (`rebuild`).
 
 Nothing warrants that the right assignment is in the pool. Probabilities here are shares of the pool; what is said to others
-allows for that (`sampled_judge.UNFOUND`).
+allows for that (`SampledJudge.unfound`).
 
 Prior: a type is none of these with odds NONE, which is what types are while they are told one by one; that a type which is left
 so is a kind the source never showed does not follow. A prototype may have more than one look, at the price of VARIANT for each
@@ -38,6 +38,7 @@ SURPRISE = 3.0  # nats by which the best assignment falls short of what is to be
 WORRY = 0.5  # nats to explain about a type, above which it moves in an ordinary step
 IDLE = 0.25  # how often one does all the same
 AGAIN = (3, 6, 10, 15, 20, 30, 40, 60, 80, 120, 200)  # steps after which all are told again, surprise or not
+SURE, SELDOM = 0.99, (3, 10, 30, 80, 200)  # share of the best above which that is done at these steps only
 
 
 def resembling(pictures: np.ndarray) -> np.ndarray:
@@ -160,7 +161,7 @@ class Sampler:
             self.deal(self.best, blame)
             if self.excess(self.packs)[0] > 2 * SURPRISE:
                 self.rebuild(self.best, self._suspects(blame, DEALT + 2), NARROW)
-        elif self.steps in AGAIN or self.steps % AGAIN[-1] == 0:
+        elif self.steps in (AGAIN if self.logs.max() < np.log(SURE) else SELDOM) or self.steps % AGAIN[-1] == 0:
             self.rebuild(self.best, np.arange(types), NARROW)
         elif not fresh and (self.worry.max() > WORRY or self.rng.random() < IDLE):
             self.move(self.draw(), int(np.argmax(self.worry + 1e-3 * self.rng.random(types))))
