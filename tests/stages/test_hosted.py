@@ -92,6 +92,27 @@ def test_headings_that_do_not_matter_are_one_kind(trained):
     assert len({*others, *headings}) == 5
 
 
+def test_a_model_is_fitted_again_after_a_kill_that_left_it_half_told(trained):
+    """The agent's file is there, its result is not: pictures that were one kind by then are found to be so again."""
+    _, agent, store = trained
+    quick = replace(agent, settings=replace(agent.settings, local=replace(agent.settings.local, updates=10)))
+    again = hosted.fit_model(Memory(), quick, cut(store.recorded("task"), None))
+    before, now = agent.vocabulary.prototype_of, again.vocabulary.prototype_of
+    assert len(now) == len(before) > agent.scene.prototypes
+    merged = before == before[:, None]
+    assert (now == now[:, None])[merged].all()
+    assert again.scene.prototypes == now.max() + 1
+
+
+def test_the_policy_goes_on_on_prototypes(trained):
+    _, agent, store = trained
+    found = store.result()
+    settings = agent.settings.task
+    assert found["seconds"]["on_prototypes"] > 0
+    assert found["task_steps"] > settings.steps
+    assert store.metrics("on_prototypes")[-1]["return"] > 0.7
+
+
 def test_what_is_dangerous_is_found_out(trained):
     world, agent, _ = trained
     lava = world.make().unwrapped.pictures[LAVA].tobytes()

@@ -11,6 +11,11 @@ from protoalign.report.result import PLAYED, RETURNS, TOLD, Result, summary
 Points = Sequence[tuple[float, float]]
 CURVES = {  # what is plotted of what was logged, by stage and figure: label, title, caption
     ("task", "return"): ("return", "Task policy: return", "Learns to play in the source. Its games are kept as experience."),
+    ("on_prototypes", "return"): (
+        "return",
+        "Task policy: return on prototypes",
+        "Goes on learning, with all pictures that act alike shown as one.",
+    ),
     ("task", "length"): ("steps of an episode", "Task policy: length", "How long its games last."),
     ("judge", "loss"): (
         "loss",
@@ -55,9 +60,10 @@ CURVES = {  # what is plotted of what was logged, by stage and figure: label, ti
 }
 UPDATES = ("judge", "model", "infer")  # stages whose progress is counted in gradient steps, others in steps in the world
 TIMED = {"judge": "model", "infer": "infer", "explore": "explore"}  # how a stage is called in "seconds"; the others: not
-NUMBERS = ("No", "One", "Two", "Three", "Four", "Five")
+NUMBERS = ("No", "One", "Two", "Three", "Four", "Five", "Six")
 SHADES = {
     "task": plots.SOURCE,
+    "on_prototypes": plots.SOURCE,
     "judge": plots.ENGINES["bayes"],
     "model": "#1f7f52",
     "infer": "#8a5fd6",

@@ -145,7 +145,8 @@ def _as_kinds(given: Transitions, group: np.ndarray, scene: Scene) -> tuple[Tran
 def fit_model(store: Store, agent: Agent, history: Episodes) -> Agent:
     """The agent with a world model of episodes in picture ids. Pictures that act alike become one prototype; then it is fitted
     once more."""
-    config, scene, seed, name = agent.settings.local, agent.scene, agent.seed, agent.spec.name
+    config, seed, name = agent.settings.local, agent.seed, agent.spec.name
+    scene = agent.scene._replace(prototypes=len(agent.vocabulary.pictures))  # whatever was merged before a kill
     given = transitions_of(history, scene)
     agents = likeness(given, scene.prototypes) > AGENT
     group = jointly_merged(given, outcomes_of(given), agents, generator(seed, "joint merging"))
