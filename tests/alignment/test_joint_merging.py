@@ -4,7 +4,7 @@ import numpy as np
 
 from protoalign.alignment.joint_merging import jointly_merged
 from protoalign.alignment.local_training import Transitions, outcomes_of
-from protoalign.stages.hosted import AGENT as AGENT_LIKE
+from protoalign.rl.host_rollout import AGENT as AGENT_LIKE
 from protoalign.stages.hosted import likeness
 from tests.worlds.rooms import AGENT, AGENT_IN_LAVA, AGENT_ON_GOLD, FLOOR, GOLD, LAVA, MOVES, WALL, Rooms
 
@@ -79,6 +79,30 @@ def test_two_floors_and_the_agents_on_them_are_one_kind_each():
 def test_headings_that_matter_are_not():
     found = groups(Tank(), 6000, 3, 10)
     np.testing.assert_array_equal(found, np.arange(10))
+
+
+class Paid(Checkered):
+    """Walking against a wall pays on one of the floors: nothing is to be seen of it."""
+
+    def step(self, action):
+        before = self.place.copy()
+        picture, reward, over, cut_off, info = super().step(action)
+        bumped = (self.place == before).all() and before.sum() % 2 == 1
+        return picture, 2.0 if bumped else reward, over, cut_off, info
+
+
+def test_agents_that_are_paid_for_other_things_are_not_alike():
+    found = groups(Paid(), 6000, len(MOVES), 9)
+    assert found[AGENT] != found[OTHER_AGENT]
+
+
+def test_where_nothing_ever_changes_nothing_is_merged():
+    board = np.zeros((50, 5, 5), int)
+    nothing = np.zeros((50, 0))
+    zeros = np.zeros(50)
+    given = Transitions(board, board, nothing, nothing, zeros.astype(int), zeros, zeros > 0, zeros, np.arange(50) % 10 == 0)
+    found = jointly_merged(given, outcomes_of(given), np.zeros(3, bool), np.random.default_rng(0))
+    np.testing.assert_array_equal(found, np.arange(3))
 
 
 def test_with_little_seen_nothing_is_merged():

@@ -104,6 +104,15 @@ def test_a_model_is_fitted_again_after_a_kill_that_left_it_half_told(trained):
     assert again.scene.prototypes == now.max() + 1
 
 
+def test_somebody_elses_policy_stays_as_it_is(trained):
+    """Also where pictures became one kind."""
+    world, agent, _ = trained
+    other, store = replace(agent, task=None, adopted=lambda picture: 0), Memory()
+    store.add_result({"bayes": {}})
+    assert hosted.model(world, store, other) is other
+    assert "seconds" not in store.result()
+
+
 def test_the_policy_goes_on_on_prototypes(trained):
     _, agent, store = trained
     found = store.result()

@@ -20,11 +20,11 @@ DIFFERENT = 12.0  # likelihood ratio, as in a G-test, of a situation in which me
 NATS = 0.3  # by which they do, for each time that the rarer one was seen there
 SHARE = 0.02  # of situations may differ all the same
 ROUNDS = 20
-MOVED, OUTCOMES = 8, 16  # codes of what followed: class * 16 + 8 if another class is there now + outcome
+MOVED, OUTCOMES = 8, 16  # codes of what followed: class * 16 + 8 if another class is there now + outcome, where it tells
 
 
 class Rows(NamedTuple):
-    """R patches near something that changed, now or in the step before, with what followed."""
+    """R patches around agents and near what changed, now or in the step before, with what followed."""
 
     cells: np.ndarray  # [R, 9]
     after: np.ndarray  # [R]
@@ -46,7 +46,9 @@ def jointly_merged(given: Transitions, outcome: np.ndarray, agent: np.ndarray, r
     """The class of every prototype [C], numbered in order of the first; `agent` [C] bool: what is like an agent; outcomes [N].
     What does not fit in is left out, the worst first."""
     kinds = len(agent)
-    rows = _rows(given, outcome, kinds, rng)
+    rows = _rows(given, outcome, agent, rng)
+    if not len(rows.step):
+        return np.arange(kinds)
     proposed = np.flatnonzero(agent), _grounds(rows, agent)
     while any(len(members) > 1 for members in proposed):
         found = _unified(rows, proposed, agent)
@@ -58,14 +60,15 @@ def jointly_merged(given: Transitions, outcome: np.ndarray, agent: np.ndarray, r
     return np.arange(kinds)
 
 
-def _rows(given: Transitions, outcome: np.ndarray, kinds: int, rng: np.random.Generator) -> Rows:
+def _rows(given: Transitions, outcome: np.ndarray, agent: np.ndarray, rng: np.random.Generator) -> Rows:
+    kinds = len(agent)
     kept = np.sort(rng.permutation(len(given.action))[:STEPS])
     changed = (given.before != given.after) & (given.after <= kinds)
     earlier = np.concatenate([np.zeros_like(changed[:1]), changed[:-1]])
     earlier[given.first] = False
-    near = patches((changed | earlier)[kept], False).any(-1)
-    step, cell = np.nonzero(near)
     before = given.before[kept]
+    near = patches((changed | earlier)[kept], False).any(-1) | agent[before].reshape(len(kept), -1)
+    step, cell = np.nonzero(near)
     after = given.after[kept].reshape(len(kept), -1)[step, cell].astype(np.int64)
     seen = after <= kinds  # what is out of sight tells nothing
     step, cell, after = step[seen], cell[seen], after[seen]
@@ -97,7 +100,8 @@ def _unified(rows: Rows, proposed: tuple[np.ndarray, ...], agent: np.ndarray) ->
         if not found.joined:
             return group
         for one, other in found.joined:
-            group[group == group[other]] = group[one]
+            both = group[one], group[other]
+            group[np.isin(group, both)] = min(both)
     return found
 
 
@@ -112,9 +116,11 @@ def _test(rows: Rows, group: np.ndarray, agent: np.ndarray) -> Found:
         mark = mark + (classes[rows.cells] * multipliers(9)).sum(1)
     situation = np.unique(mark, return_inverse=True)[1]
     moved = classes[rows.cells[:, MIDDLE]] != classes[rows.after]
-    codes, result = np.unique(classes[rows.after] * OUTCOMES + moved * (MOVED + rows.outcome), return_inverse=True)
+    told = moved | agent[rows.cells[:, MIDDLE]]  # an agent may be paid for what is not to be seen
+    code = classes[rows.after] * OUTCOMES + moved * MOVED + told * rows.outcome
+    codes, result = np.unique(code, return_inverse=True)
     eventful = np.zeros(situation.max() + 1, bool)
-    eventful[situation[moved]] = True
+    eventful[situation[moved | (told & (rows.outcome != np.bincount(rows.outcome).argmax()))]] = True
     used = eventful[situation]
     tested, broken, joined = np.zeros(kinds), np.zeros(kinds), set()
     for k in range(9):

@@ -158,8 +158,8 @@ def knowing_boards(model: LocalModel, given: Transitions) -> LocalModel:
     found = 0.5 * found + 0.25 * (near[:, :-2] + near[:, 2:])  # a number that was never met may be by chance
     chance = (1 - UNLIKE) * found / np.maximum(found.sum(1, keepdims=True), 1) + UNLIKE / most
     episode, good = np.cumsum(given.first) - 1, _good(given)[given.first]
-    boards = np.column_stack([given.before.reshape(len(episode), -1), given.numbers]).astype(np.int64)
-    marks = boards @ multipliers(boards.shape[1])
+    boards, numbers = given.before.reshape(len(episode), -1), np.ascontiguousarray(given.numbers, np.float32).view(np.int32)
+    marks = _summed(boards, multipliers(boards.shape[1])) + _summed(numbers, multipliers(numbers.shape[1] + 1)[1:])
     seen, visits = np.unique(np.stack([episode, marks], 1), axis=0, return_counts=True)
     largest = np.zeros(len(good))
     np.maximum.at(largest, seen[:, 0], visits)
@@ -236,6 +236,15 @@ class _Data:
 
 def multipliers(number: int) -> np.ndarray:
     return generator(number, "local/multipliers").integers(1, 2**62, number)
+
+
+def _summed(rows: np.ndarray, many: np.ndarray) -> np.ndarray:
+    """A mark [N] of each of N rows of whole numbers, column by column: no larger copy is made."""
+    found = np.zeros(len(rows), np.int64)
+    with np.errstate(over="ignore"):
+        for column, one in zip(rows.T, many, strict=True):
+            found += column.astype(np.int64) * one
+    return found
 
 
 def _different(cells: np.ndarray, result: np.ndarray, also: np.ndarray, use: np.ndarray) -> Examples:

@@ -196,6 +196,7 @@ class CautiousThompson:
             if told.max() > TELLING:
                 action = int(told.argmax())
                 self.tested.add(mark + bytes([action]))
+                self.tried[mark][action] += 1
                 return action
         if stuck:
             chance = (chance + ASTRAY) / (1 + self.tried[mark]) ** 2

@@ -22,6 +22,7 @@ from math import factorial
 from typing import Any
 
 import numpy as np
+from scipy.spatial.distance import cdist
 from scipy.special import gammaln, logsumexp
 
 from protoalign.alignment.hypotheses import VARIANT
@@ -43,8 +44,8 @@ SURE, SELDOM = 0.99, (3, 10, 30, 80, 200)  # share of the best above which that 
 
 def resembling(pictures: np.ndarray) -> np.ndarray:
     """How much each picture [T, h, w, 3] uint8 is like each before it, [T, T]: 1 the same, 0 as far apart as UNLIKE or more."""
-    flat = pictures.reshape(len(pictures), -1).astype(np.float64) / 255
-    apart = np.sqrt(((flat[:, None] - flat) ** 2).mean(-1))
+    flat = pictures.reshape(len(pictures), -1) / 255
+    apart = cdist(flat, flat) / np.sqrt(flat.shape[1])
     return np.tril(np.maximum(1 - apart / UNLIKE, 0), -1)
 
 

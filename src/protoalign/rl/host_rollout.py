@@ -20,6 +20,7 @@ from protoalign.worlds.gym import GymWorld
 from protoalign.worlds.tile_dictionary import TileDictionary
 
 NEAR = 2  # tiles that an action may reach
+AGENT = 0.2  # score above which an id is hardly anything but the agent
 RESTLESS = 0.01  # share of tiles that change farther away: they move by themselves
 
 
@@ -60,7 +61,7 @@ class HostVector:
         self.over[:], self.returns[:], self.lengths[:] = False, 0, 0
         self.boards = [set() for _ in range(self.number)]
         self._likely = self.scores
-        restless = self.counts[5] > RESTLESS * (self.counts[2] + 10)
+        restless = (self.counts[5] > RESTLESS * (self.counts[2] + 10)) & (self._likely < AGENT)
         self._told = np.where(restless, 255, np.arange(256)).astype(np.uint8)  # what moves by itself is nothing new
 
     def seen(self) -> Observation:

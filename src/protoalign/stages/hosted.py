@@ -18,6 +18,7 @@ from protoalign.rl.board_net import BoardNet
 from protoalign.rl.evaluate import figures
 from protoalign.rl.history import Episodes, cut
 from protoalign.rl.host_evaluate import nearest, play_hosted
+from protoalign.rl.host_rollout import AGENT
 from protoalign.rl.networks import Scene
 from protoalign.rng import check_seed, generator
 from protoalign.runs import Run
@@ -28,7 +29,6 @@ from protoalign.worlds.gym import GymWorld
 
 MORE, GOING_ON = 0.3, 5e-4  # steps, of those of the task policy, and the learning rate of a policy that goes on on prototypes
 STEPS = 1000  # in the source, to see what is dangerous
-AGENT = 0.2  # likeness above which a prototype is hardly anything but the agent
 
 
 def scene_of(world: GymWorld, prototypes: int) -> Scene:
@@ -101,7 +101,9 @@ def model(world: GymWorld, store: Store, agent: Agent) -> Agent:
     if agent.local is None or "bayes" not in store.result():
         agent = fit_model(store, agent, cut(store.recorded("task"), None))
     vocabulary = agent.vocabulary
-    if vocabulary.num_prototypes == len(vocabulary.pictures) or "on_prototypes" in store.result().get("seconds", {}):
+    if agent.task is None or vocabulary.num_prototypes == len(vocabulary.pictures):
+        return agent  # somebody else's policy stays as it is
+    if "on_prototypes" in store.result().get("seconds", {}):
         return agent
     config = agent.settings.task
     ppo = replace(config.ppo, learning_rate=GOING_ON)
