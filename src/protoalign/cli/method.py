@@ -44,7 +44,8 @@ def run(
     Args:
         env: The world, see 'protoalign worlds': hunter-z1c1, ..., crafter (hours; its target is the original game).
         seed: Everything random follows from it.
-        steps: Environment steps of the task policy; the preset's number if not given. In a hosted world in which several pictures are one kind, 30 % more follow.
+        steps: Environment steps of the task policy; the preset's number if not given. In a hosted
+            world in which several pictures are one kind, 30 % more follow.
         explore_steps: Environment steps of opa's exploration policy; the preset's number if not given.
         target: The target's look: target, random:<seed>, a folder of PNG files, or for gym:ID another gym:ID.
         episodes: Episodes in the target while finding out.
