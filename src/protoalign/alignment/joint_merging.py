@@ -19,6 +19,7 @@ ENOUGH = 10  # situations that a member has to share with others, and times that
 DIFFERENT = 12.0  # likelihood ratio, as in a G-test, of a situation in which members differ
 NATS = 0.3  # by which they do, for each time that the rarer one was seen there
 SHARE = 0.02  # of situations may differ all the same
+MOST = 0.6  # of what is like an agent has to fit in
 ROUNDS = 20
 MOVED, OUTCOMES = 8, 16  # codes of what followed: class * 16 + 8 if another class is there now + outcome, where it tells
 
@@ -44,13 +45,14 @@ class Found(NamedTuple):
 
 def jointly_merged(given: Transitions, outcome: np.ndarray, agent: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """The class of every prototype [C], numbered in order of the first; `agent` [C] bool: what is like an agent; outcomes [N].
-    What does not fit in is left out, the worst first."""
+    What does not fit in is left out, the worst first; if that is most of the agents, nothing is merged."""
     kinds = len(agent)
     rows = _rows(given, outcome, agent, rng)
     if not len(rows.step):
         return np.arange(kinds)
     proposed = np.flatnonzero(agent), _grounds(rows, agent)
-    while any(len(members) > 1 for members in proposed):
+    least = max(2, round(MOST * agent.sum()))
+    while len(proposed[0]) >= least:
         found = _unified(rows, proposed, agent)
         if isinstance(found, np.ndarray):
             return np.unique(found, return_inverse=True)[1]
