@@ -44,3 +44,15 @@ def test_figures_of_bayes_are_those_of_the_results():
 
     shown = engines.summary({world: runs(world) for world in ("hunter-z1c1", "hunter-z2c2", "hunter-z3c3", "hunter-z4c4")})
     assert shown in README
+
+
+@pytest.mark.parametrize("world", ["minigrid-doorkey-6x6", "minigrid-dynamic-obstacles-6x6", "frozenlake-8x8"])
+def test_figures_of_hosted_worlds_are_those_of_the_results(world):
+    from protoalign.reproduction.experiments.hosted_worlds import EPISODES, line
+
+    files = sorted((Path(__file__).parents[1] / "results" / "worlds").glob(f"{world}-s?.json"))
+    runs = [json.loads(file.read_text()) for file in files]
+    targets = sum(len(run["rows"]) for run in runs)
+    right = sum(row["right"] for run in runs for row in run["rows"])
+    _, _, _, _, _, first, second, *_ = line(world, runs, EPISODES[world])
+    assert f"| {len(runs)} | {right} of {targets} | {first} | {second} |" in README

@@ -163,7 +163,7 @@ def show(found: dict[str, list[dict[str, Any]]]) -> str:
             columns += [f"episode {i + 1}" for i in range(episodes)]
             columns += [f"right after {n} steps" for n in AFTER]
             columns += ["right at the end", "exactly", "but for what is alike", "said sure", "ms a step", "seconds to train"]
-            lines = [_line(name, found[name], episodes) for name in there]
+            lines = [line(name, found[name], episodes) for name in there]
             episodes_each = found[there[0]][0]["source_episodes"]
             note = (
                 "Preset fast, engine bayes; standard errors over targets. Episodes: return as a ratio to the source's, or the "
@@ -189,7 +189,8 @@ def show(found: dict[str, list[dict[str, Any]]]) -> str:
     return "\n".join(parts)
 
 
-def _line(name: str, runs: list[dict[str, Any]], episodes: int) -> list[str]:
+def line(name: str, runs: list[dict[str, Any]], episodes: int) -> list[str]:
+    """The cells of a world's row: its name, seeds x targets, pictures and kinds, source return, before, then the episodes."""
     rows = [row for run in runs for row in run["rows"]]
     source = np.mean([run["source_return"] for run in runs])
     cells = [name, f"{len(runs)} x {len(runs[0]['rows'])}"]
