@@ -169,11 +169,11 @@ class Mapping:
         """
         if self.strangeness > STRANGE:
             return 0.0
-        if self.draws is not None:
-            return min(float(np.exp(self.draws.leading()[1][0])), 1.0) if self.draws.acted.any() else 1.0
         unmet = self.unmet & (self.missed < 1)  # what was never met in the source either is not missed
         own = self.missed * (1 - SHARED)
         absent = float(np.prod(np.where(unmet, own / (own + SHARED), 1.0)))
+        if self.draws is not None:
+            return absent * (min(float(np.exp(self.draws.leading()[1][0])), 1.0) if self.draws.acted.any() else 1.0)
         if self.posterior is not None:  # all orders of what was not met are alike
             orders = factorial(len(self.score) - len(self.tile_types)) / factorial(int(unmet.sum()))
             return min(float(np.exp(self.posterior.max())) * orders, 1.0) * absent

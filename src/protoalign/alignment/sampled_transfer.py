@@ -82,8 +82,7 @@ class Finding:
     def mapping(self) -> Mapping:
         """What is known so far."""
         agent = self.agent
-        first, ever = agent.presence
-        missed = (1 - ever) ** self.finished * (1 - first) ** (len(self.returns) - self.finished)
+        missed = (1 - agent.presence[0]) ** len(self.returns)  # in first pictures: what is met later depends on who plays
         facts = agent.spec.name, agent.names, self.hideable, agent.vocabulary, self.types
         score = np.zeros((len(self.types), len(self.hideable)))
         figures = self.known.copy(), missed, self.steps, tuple(self.returns)
