@@ -210,13 +210,27 @@ class Sampler:
 
     def rebuild(self, state: np.ndarray, forgotten: np.ndarray, width: int) -> None:
         """Forget some types of a state [T], then tell them one by one again, the commonest first: the model knows what to
-        expect around what it does not know. `width` assignments are kept meanwhile; the last ones join the pool."""
+        expect around what it does not know. `width` assignments are kept meanwhile; the last ones join the pool. Looks of one
+        ground are each other's surroundings, so that one of them alone may fit nowhere: what stays none of these is then taken
+        for one thing, whatever explains it best, and told one by one again."""
         self.restarts += 1
+        self._tell(state, forgotten, self.none, width)
+        state = self.best
+        left = np.flatnonzero(state == self.none)
+        if len(left) > 1:
+            every = np.repeat(state[None], len(self.choices), 0)
+            every[:, left] = self.choices[:, None]
+            value = self.compare(every) + self.prior(every)
+            for c in self.choices[1:][np.argsort(-value[1:])[:2]]:
+                self._tell(state, left, c, width)
+
+    def _tell(self, state: np.ndarray, some: np.ndarray, begin: int, width: int) -> None:
+        """Tell some types of a state [T] one by one, all of category `begin` until then."""
         state = state.copy()
-        state[forgotten] = self.none
+        state[some] = begin
         beam = state[None]
         often = sum(packed.has.T.astype(np.float32) @ packed.weight for packed in self.packs.values())
-        for t in sorted(forgotten.tolist(), key=lambda t: -often[t] * self.rng.uniform(0.7, 1)):
+        for t in sorted(some.tolist(), key=lambda t: -often[t] * self.rng.uniform(0.7, 1)):
             given = np.repeat(beam, len(self.choices), 0).reshape(len(beam), len(self.choices), -1)
             given[:, :, t] = self.choices
             value = np.concatenate([self.compare(every) for every in given])
