@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -13,11 +14,13 @@ from protoalign.alignment.local_training import transitions_of
 from protoalign.alignment.mapping import Mapping
 from protoalign.alignment.merging import merged
 from protoalign.errors import UserError
+from protoalign.perception.tiles import join
 from protoalign.rl.history import cut
 from protoalign.runs import Memory
 from protoalign.settings import HOSTED
 from protoalign.stages import hosted
 from protoalign.worlds.gym import GymWorld
+from protoalign.worlds.looks import cut as cut_tiles
 from protoalign.worlds.reskin import Reskin
 from tests.conftest import well_compiled
 from tests.worlds.rooms import LAVA, Rooms
@@ -171,6 +174,41 @@ def test_a_world_that_works_in_another_way_is_strange(trained):
     assert mapping.strangeness > 2 > usual.strangeness
     assert mapping.sureness == 0.0
     assert any("would hardly ever happen in the source" in doubt for doubt in mapping.doubts)
+
+
+class Drawn(gymnasium.ObservationWrapper):
+    """A target whose picture [H*h, W*w, 3] a function draws anew."""
+
+    def __init__(self, env, draw):
+        super().__init__(env)
+        self.draw = draw
+
+    def observation(self, observation):
+        return self.draw(observation)
+
+
+def test_pictures_that_hide_what_there_is_make_nobody_sure(trained):
+    world, agent, _ = trained
+    pictures, rng = world.make().unwrapped.pictures, np.random.default_rng(0)
+    agents = {pictures[i].tobytes() for i in (4, 7, 8, 9)}
+
+    def tile_by_tile(change):
+        def draw(picture):
+            tiles = cut_tiles(picture, world.tile)
+            return join(np.array([[change(tile) for tile in row] for row in tiles]))
+
+        return draw
+
+    ways = {
+        "one colour": lambda picture: np.full_like(picture, 90),
+        "floor only": tile_by_tile(lambda _: pictures[0]),
+        "only the agent": tile_by_tile(lambda tile: tile if tile.tobytes() in agents else np.full_like(tile, 50)),
+        "tiles at random": tile_by_tile(lambda tile: np.full_like(tile, 200 * rng.integers(2))),
+    }
+    for name, draw in ways.items():
+        mapping = agent.align(Drawn(world.make(), draw), 2, seed=1)
+        assert mapping.sureness < 0.1, name
+        assert mapping.doubts, name
 
 
 def test_what_nobody_could_tell_apart(trained):

@@ -22,6 +22,7 @@ from protoalign.perception.vocabulary import Vocabulary
 FORMAT = "protoalign mapping 4"
 SHARED = 0.01  # prior probability that a prototype shares its look with another one, or is not in the target at all
 UNSURE = 0.9
+RARE = 50  # tiles of a prototype in the source by which a world model knows half of what there is to know about it
 STRANGE = 2.0  # a variant with four times as many moving things came to 1.05, boards out of order to 3 and more
 
 
@@ -137,11 +138,21 @@ class Mapping:
         if self.draws is not None:
             kinds, chance = len(self.hideable), np.exp(self.draws.logs.astype(float))
             marks = self.draws.types[..., None] == np.arange(kinds)
-            return np.einsum("d,dtk->tk", chance, marks) + max(1 - chance.sum(), 0.0) / (kinds + 1)
+            found = np.einsum("d,dtk->tk", chance, marks) * self.familiar
+            none = np.einsum("d,dt->t", chance, self.draws.types == kinds)
+            return found + np.maximum(1 - none - found.sum(1), 0.0)[:, None] / (kinds + 1)
         if self.posterior is not None:
             kinds = len(self.hideable)
             return (np.exp(self.posterior) @ assignments.marks(kinds)).reshape(kinds, kinds)[:types]
         return hypotheses.marginals(self.evidence, self.one_to_one)[:types] if types else np.zeros((0, len(self.hideable)))
+
+    @property
+    def familiar(self) -> np.ndarray:
+        """How well the source made each hideable prototype [K] known, from 0 to 1: what a judge says of rare ones is of little
+        worth, however sure it is."""
+        own = self.vocabulary
+        met = np.bincount(own.prototype_of, own.counts, own.num_prototypes)[list(self.hideable)]
+        return met / (met + RARE)
 
     @cached_property
     def prototypes(self) -> np.ndarray:
@@ -173,7 +184,10 @@ class Mapping:
         own = self.missed * (1 - SHARED)
         absent = float(np.prod(np.where(unmet, own / (own + SHARED), 1.0)))
         if self.draws is not None:
-            return absent * (min(float(np.exp(self.draws.leading()[1][0])), 1.0) if self.draws.acted.any() else 1.0)
+            if not self.draws.acted.any():
+                return absent
+            taken = np.isin(self.hideable, self.prototypes[self.draws.acted])
+            return absent * min(float(np.exp(self.draws.leading()[1][0])), 1.0) * float(np.prod(self.familiar[taken]))
         if self.posterior is not None:  # all orders of what was not met are alike
             orders = factorial(len(self.score) - len(self.tile_types)) / factorial(int(unmet.sum()))
             return min(float(np.exp(self.posterior.max())) * orders, 1.0) * absent
