@@ -96,6 +96,44 @@ def test_agents_that_are_paid_for_other_things_are_not_alike():
     assert found[AGENT] != found[OTHER_AGENT]
 
 
+class Sokoban(Unseen):
+    """The floor has marks, 7, on which the agent is 8; a box, 9, pushed onto one is 10, and that pays. It happens seldom."""
+
+    def reset(self, **options):
+        super().reset(**options)
+        self.marked = self.np_random.random(self.grid.shape) < 0.5
+        self.grid[self.grid == LAVA] = WALL
+        floor = np.argwhere(self.grid == FLOOR)
+        self.box = floor[(floor != self.place).any(1)][6]
+        return self.show(), {}
+
+    def free(self, place):
+        return (place >= 0).all() and (place < self.size).all() and self.grid[tuple(place)] == FLOOR
+
+    def step(self, action):
+        move, before = MOVES[action], self.place
+        there, pushed = before + move, self.box + move
+        paid = 0.0
+        if (there == self.box).all() and self.free(pushed):
+            self.box = pushed
+            paid = float(self.marked[tuple(pushed)])
+        elif (there == self.box).all():
+            return self.show(), 0.0, False, False, {}
+        picture, _, over, cut_off, info = super().step(action)
+        return picture, paid, over, cut_off, info
+
+    def ids(self):
+        ids = super().ids()
+        ids[tuple(self.box)] = 9
+        change = {FLOOR: 7, AGENT: 8, 9: 10}
+        return np.where(self.marked, np.vectorize(lambda c: change.get(c, c))(ids), ids)
+
+
+def test_grounds_that_matter_seldom_are_not_alike():
+    found = groups(Sokoban(), 12000, len(MOVES), 11)
+    assert found[FLOOR] != found[7]
+
+
 def test_where_nothing_ever_changes_nothing_is_merged():
     board = np.zeros((50, 5, 5), int)
     nothing = np.zeros((50, 0))

@@ -19,6 +19,7 @@ ENOUGH = 10  # situations that a member has to share with others, and times that
 DIFFERENT = 12.0  # likelihood ratio, as in a G-test, of a situation in which members differ
 NATS = 0.3  # by which they do, for each time that the rarer one was seen there
 SHARE = 0.02  # of situations may differ all the same
+SYSTEMATIC = 20  # times that something follows, or should, in all situations: half as often is amiss then
 MOST = 0.6  # of what is like an agent has to fit in
 ROUNDS = 20
 MOVED, OUTCOMES = 8, 16  # codes of what followed: class * 16 + 8 if another class is there now + outcome, where it tells
@@ -40,6 +41,7 @@ class Found(NamedTuple):
 
     tested: np.ndarray  # [C], situations that each prototype shares with others of its class
     broken: np.ndarray  # [C], of these, in which something else follows
+    amiss: np.ndarray  # [C], share of steps with a prototype in which what followed never does with others, seldom or not
     joined: set[tuple[int, int]]  # classes that would have to be one
 
 
@@ -56,7 +58,7 @@ def jointly_merged(given: Transitions, outcome: np.ndarray, agent: np.ndarray, r
         found = _unified(rows, proposed, agent)
         if isinstance(found, np.ndarray):
             return np.unique(found, return_inverse=True)[1]
-        misfit = found.broken / np.maximum(found.tested, 1) + (found.tested < ENOUGH)
+        misfit = found.broken / np.maximum(found.tested, 1) + found.amiss + (found.tested < ENOUGH)
         worst = max((c for members in proposed if len(members) > 1 for c in members), key=lambda c: misfit[c])
         proposed = tuple(members[members != worst] for members in proposed)
     return np.arange(kinds)
@@ -97,7 +99,8 @@ def _unified(rows: Rows, proposed: tuple[np.ndarray, ...], agent: np.ndarray) ->
         group[members] = members[0]
     for _ in range(ROUNDS):
         found = _test(rows, group, agent)
-        if found.broken.sum() > SHARE * found.tested.sum() or (found.tested[np.concatenate(several)] < ENOUGH).any():
+        unlike = found.broken.sum() > SHARE * found.tested.sum() or found.amiss.any()
+        if unlike or (found.tested[np.concatenate(several)] < ENOUGH).any():
             return found
         if not found.joined:
             return group
@@ -124,7 +127,7 @@ def _test(rows: Rows, group: np.ndarray, agent: np.ndarray) -> Found:
     eventful = np.zeros(situation.max() + 1, bool)
     eventful[situation[moved | (told & (rows.outcome != np.bincount(rows.outcome).argmax()))]] = True
     used = eventful[situation]
-    tested, broken, joined = np.zeros(kinds), np.zeros(kinds), set()
+    tested, broken, amiss, joined = np.zeros(kinds), np.zeros(kinds), np.zeros(kinds), set()
     for k in range(9):
         who = rows.cells[used, k]
         every, count = np.unique((situation[used] * (kinds + 2) + who) * len(codes) + result[used], return_counts=True)
@@ -134,26 +137,36 @@ def _test(rows: Rows, group: np.ndarray, agent: np.ndarray) -> Found:
             inside = classes[who] == c
             for x in np.flatnonzero(group == c):
                 mine, theirs = inside & (who == x), inside & (who != x)
-                number, pairs = _apart(where, followed, count, mine, theirs, len(codes))
+                number, pairs, more = _apart(where, followed, count, mine, theirs, len(codes))
                 tested[x] += number
                 for one, other in (codes[list(pair)] for pair in pairs):
-                    (a, how), (b, how_too) = np.divmod(one, OUTCOMES), np.divmod(other, OUTCOMES)
-                    fits = how == how_too and how >= MOVED and max(a, b) < kinds and a != b
-                    if fits and agent[group == a].any() == agent[group == b].any():
-                        joined.add((int(a), int(b)))
+                    if _could_be_one(one, other, group, agent):
+                        joined.add((int(one // OUTCOMES), int(other // OUTCOMES)))
                     else:
                         broken[x] += 1
-    return Found(tested, broken, joined)
+                for one in np.flatnonzero(more):
+                    others = np.flatnonzero(np.sign(more) == -np.sign(more[one]))
+                    if not any(_could_be_one(codes[one], codes[other], group, agent) for other in others):
+                        amiss[x] = max(amiss[x], abs(more[one]))
+    return Found(tested, broken, amiss, joined)
+
+
+def _could_be_one(one: int, other: int, group: np.ndarray, agent: np.ndarray) -> bool:
+    """Whether two codes of what followed would be the same if two classes were one."""
+    (a, how), (b, how_too) = np.divmod(one, OUTCOMES), np.divmod(other, OUTCOMES)
+    fits = how == how_too and how >= MOVED and max(a, b) < len(group) and a != b
+    return bool(fits and agent[group == a].any() == agent[group == b].any())
 
 
 def _apart(
     where: np.ndarray, followed: np.ndarray, count: np.ndarray, mine: np.ndarray, theirs: np.ndarray, results: int
-) -> tuple[int, list[tuple[int, int]]]:
-    """In how many situations one member can be compared with the others, and of those in which something else follows, what
-    followed most often: for the one, for the others."""
+) -> tuple[int, list[tuple[int, int]], np.ndarray]:
+    """In how many situations one member can be compared with the others; of those in which something else follows, what
+    followed most often, for the one, for the others; and of each result [results] that in all situations together follows the
+    one much more or much less often than it should, the difference as a share of all its steps, otherwise 0."""
     common = np.intersect1d(where[mine], where[theirs])
     if not len(common):
-        return 0, []
+        return 0, [], np.zeros(results)
     both = [x & np.isin(where, common) for x in (mine, theirs)]
     keys, index = np.unique(np.concatenate([where[x] * results + followed[x] for x in both]), return_inverse=True)
     split = int(both[0].sum())
@@ -171,4 +184,7 @@ def _apart(
         here = np.flatnonzero(place == s)
         one, other = (int(keys[here[x[here].argmax()]] % results) for x in seen)
         pairs.append((one, other))
-    return int(compared.sum()), pairs
+    seen, expected = (np.bincount(keys % results, x, results) for x in (seen[0], pooled * total[0, place]))
+    larger = np.maximum(seen, expected)
+    much = (larger >= SYSTEMATIC) & (abs(seen - expected) > larger / 2)
+    return int(compared.sum()), pairs, np.where(much, (seen - expected) / total[0].sum(), 0.0)

@@ -23,7 +23,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from protoalign.alignment.inference import align_views
 from protoalign.rl.networks import MARKS, Scene
 
 OFFSETS = [(r, c) for r in (-1, 0, 1) for c in (-1, 0, 1)]
@@ -182,11 +181,30 @@ def categories(model: Any, assignments: np.ndarray) -> np.ndarray:
 
 
 def in_place(before: np.ndarray, after: np.ndarray, scene: Scene, outside: int) -> np.ndarray:
-    """Grids after a step [N, H, W], each tile where it lay before it; `outside` for what is not in sight any more."""
+    """Grids after a step [N, H, W], each tile where it lay before it; `outside` for what is not in sight any more.
+
+    Whether a view that goes with the agent has moved or turned is not known: of staying, four shifts and turns around the
+    agent's cell, the one under which most tiles agree.
+    """
     if scene.cell is None:
         return after
-    one, other = (jnp.asarray(x.reshape(len(x), -1), jnp.int32) for x in (before, after))
-    return np.asarray(align_views(one, other, scene.grid, outside)).reshape(after.shape)
+    height, width = scene.grid
+    flat, shown = before.reshape(len(before), -1), after.reshape(len(after), -1)
+    later = np.pad(shown, ((0, 0), (0, 1)), constant_values=outside)
+    down, right = np.divmod(np.arange(height * width), width) - np.array(divmod(scene.cell, width))[:, None]
+    best = np.full(len(flat), -1.0)
+    for rows, columns in (
+        (down, right),
+        *((down + r, right + c) for r, c in ((0, 1), (0, -1), (1, 0), (-1, 0))),
+        *((right, -down), (-right, down), (-down, -right)),
+    ):
+        rows, columns = rows + scene.cell // width, columns + scene.cell % width
+        inside = (rows >= 0) & (rows < height) & (columns >= 0) & (columns < width)
+        moved = later[:, np.where(inside, rows * width + columns, height * width)]
+        agree = (moved == flat)[:, inside].mean(1)
+        better = agree > best
+        best, shown = np.where(better, agree, best), np.where(better[:, None], moved, shown)
+    return shown.reshape(after.shape)
 
 
 def _arrays(net: Net) -> dict[str, np.ndarray]:
