@@ -176,6 +176,41 @@ def test_a_world_that_works_in_another_way_is_strange(trained):
     assert any("would hardly ever happen in the source" in doubt for doubt in mapping.doubts)
 
 
+class Fountains(Headed):
+    """Pays for stepping into one of four fountains, which nothing in the source is like."""
+
+    def __init__(self):
+        super().__init__()
+        more = np.random.default_rng(9).integers(0, 256, (2, 4, 4, 3), np.uint8)
+        self.pictures = np.concatenate([self.pictures, more])
+
+    def reset(self, **options):
+        super().reset(**options)
+        free = np.argwhere(self.grid == 0)
+        self.fountains = self.np_random.permutation(free[(free != self.place).any(1)])[:4]
+        return self.show(), {}
+
+    def step(self, action):
+        picture, reward, *rest = super().step(action)
+        return picture, reward + 0.5 * (self.fountains == self.place).all(1).any(), *rest
+
+    def ids(self):
+        ids = super().ids()
+        for place in map(tuple, getattr(self, "fountains", ())):
+            ids[place] = 10 if ids[place] == 0 else 11 if ids[place] in (4, 7, 8, 9) else ids[place]
+        return ids
+
+
+def test_what_nothing_in_the_source_explains_makes_nobody_sure(trained):
+    world, agent, _ = trained
+    odd = GymWorld(Fountains, 4, max_steps=40)
+    mapping = agent.align(Reskin(odd.make(), seed=2), 3, seed=1)
+    usual = agent.align(Reskin(world.make(), seed=2), 3, seed=1)
+    assert mapping.unexplained > 3 > 1 > usual.unexplained
+    assert mapping.sureness < 0.5 < usual.sureness
+    assert any("nothing in the source explains" in doubt for doubt in mapping.doubts)
+
+
 class Drawn(gymnasium.ObservationWrapper):
     """A target whose picture [H*h, W*w, 3] a function draws anew."""
 

@@ -19,10 +19,12 @@ from protoalign.perception.tile_types import TileTypes
 from protoalign.perception.tiles import cut
 from protoalign.perception.vocabulary import Vocabulary
 
-FORMAT = "protoalign mapping 4"
+FORMAT = "protoalign mapping 5"
 SHARED = 0.01  # prior probability that a prototype shares its look with another one, or is not in the target at all
 UNSURE = 0.9
+UNEXPLAINED = 3.0  # nats: about one reward or end that should not have been
 RARE = 50  # tiles of a prototype in the source by which a world model knows half of what there is to know about it
+OTHER_RULES = 0.01  # prior odds that something in a target works as nothing in the source does
 STRANGE = 2.0  # a variant with four times as many moving things came to 1.05, boards out of order to 3 and more
 
 
@@ -87,6 +89,7 @@ class Mapping:
     joint: np.ndarray | None = None  # [K!] logs, evidence about all assignments of K rows to K prototypes, if there is such
     doubt: float = 0.0  # nats: of these, those within so many of the best are as good
     strangeness: float = 0.0  # as `TargetModel` has it: above STRANGE the target does not work as the source does
+    unexplained: float = 0.0  # nats of rewards and ends that should not have been, as `SampledJudge` has it
     draws: Draws | None = None  # the posterior as different assignments, where it was sampled; the scores are not used then
     trace: Moment | None = None
     about: dict[str, Any] = field(default_factory=dict)  # where it was found: the target's look, seed, ...
@@ -187,7 +190,8 @@ class Mapping:
             if not self.draws.acted.any():
                 return absent
             taken = np.isin(self.hideable, self.prototypes[self.draws.acted])
-            return absent * min(float(np.exp(self.draws.leading()[1][0])), 1.0) * float(np.prod(self.familiar[taken]))
+            share = min(float(np.exp(self.draws.leading()[1][0])), 1.0)
+            return absent * share * float(np.prod(self.familiar[taken])) / (1 + OTHER_RULES * float(np.exp(self.unexplained)))
         if self.posterior is not None:  # all orders of what was not met are alike
             orders = factorial(len(self.score) - len(self.tile_types)) / factorial(int(unmet.sum()))
             return min(float(np.exp(self.posterior.max())) * orders, 1.0) * absent
@@ -231,6 +235,8 @@ class Mapping:
                 "what happens here would hardly ever happen in the source, whatever things are: this target works in another "
                 "way, or shows kinds of things that are none of the source's"
             )
+        elif self.unexplained > UNEXPLAINED:
+            found.append("rewards or ends came that nothing in the source explains: a tile type may be none of its kinds")
         elif self.sureness < UNSURE:
             found.append(f"the mapping is only {self.sureness:.2f} sure: play more episodes")
         return found
@@ -304,6 +310,7 @@ class Mapping:
                     "engine": self.engine,
                     "doubt": self.doubt,
                     "strangeness": self.strangeness,
+                    "unexplained": self.unexplained,
                     "about": self.about,
                     **words,
                 },
@@ -350,6 +357,7 @@ class Mapping:
                 arrays.get("joint"),
                 float(said["doubt"]),
                 float(said["strangeness"]),
+                float(said["unexplained"]),
                 Draws(**drawn) if drawn else None,
                 Moment(**trace) if trace else None,
                 dict(said["about"]),
@@ -380,7 +388,11 @@ class Mapping:
             if not fits or len(names) != vocabulary.num_prototypes or not np.isfinite(arrays["score"]).all():
                 raise ValueError
             known_kinds = all(0 <= c < len(names) for c in hideable)
-            if not known_kinds or not np.isfinite(mapping.strangeness) or not 0 <= mapping.sureness <= 1:
+            if (
+                not known_kinds
+                or not np.isfinite([mapping.strangeness, mapping.unexplained]).all()
+                or not 0 <= mapping.sureness <= 1
+            ):
                 raise ValueError
             str(mapping)  # whatever is wrong with it shows here, not when it is used
             mapping(np.zeros((*mapping.tile_types.tile, 3), np.uint8))

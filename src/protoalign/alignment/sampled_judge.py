@@ -30,6 +30,7 @@ TOLD = 0.2  # difference of probabilities of an outcome that is worth rememberin
 WORTH_AVOIDING = 0.5  # danger of a prototype
 SHARPNESS = 4.0  # the posterior to this power is what is drawn from
 SELDOM = 5  # steps after which it is asked again how strange a target is
+CHANCE = 2.5  # nats by which an outcome may surprise without being odd
 FORESEEN = 8  # draws that are asked what they foresee
 DARED = 0.1  # probability of a great loss, or that a tile type is dangerous, that is not worth it
 BOLDER = 2**0.5  # how much more is dared each time that a board is seen again
@@ -121,6 +122,16 @@ class SampledJudge:
             excess = max(self.sampler.excess(self.sampler.packs)[0], 0.0)
             self._strange = self.steps + SELDOM, excess / self.steps
         return self._strange[1]
+
+    @property
+    def unexplained(self) -> float:
+        """How many nats rewards and ends, each beyond what chance explains, surprise the best assignment: some 3 for one that
+        should not have been at all."""
+        packed = self.sampler.packs.get("outcome")
+        if packed is None or not len(packed.weight) or not self.sampler.pool.shape[1]:
+            return 0.0
+        lost = self.evidence.say_outcomes(packed, self.sampler.best[None], True)[0]
+        return float(np.maximum(lost - CHANCE, 0).sum())
 
     def _open(self, action: int) -> bool:
         """Whether it is open, by the likeliest assignments, what an action here will lead to."""

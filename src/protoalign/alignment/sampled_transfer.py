@@ -86,7 +86,8 @@ class Finding:
         facts = agent.spec.name, agent.names, self.hideable, agent.vocabulary, self.types
         score = np.zeros((len(self.types), len(self.hideable)))
         figures = self.known.copy(), missed, self.steps, tuple(self.returns)
-        return Mapping(*facts, score, *figures, strangeness=self.judge.strangeness, draws=self.judge.score())
+        odd = self.judge.strangeness, self.judge.unexplained
+        return Mapping(*facts, score, *figures, strangeness=odd[0], unexplained=odd[1], draws=self.judge.score())
 
     def _codes(self, picture: np.ndarray) -> np.ndarray:
         known = len(self.types)

@@ -188,6 +188,7 @@ WORLDS: list[Row] = [
         "lab2d-pushbox(?:-b(?P<boxes>[1-4]))?(?:-(?P<size>[6-9]|10)x(?P=size))?",
         _pushbox,
         "DeepMind Lab2D's pushbox: 4 boxes on 10 x 10 tiles, a new room every episode; -bN: N boxes; extra: lab2d",
+        {"fast": HOSTED_LONGER},
         examples=("lab2d-pushbox", "lab2d-pushbox-b1", "lab2d-pushbox-b1-7x7"),
     ),
     Row(
