@@ -37,7 +37,7 @@ from protoalign.runs import Run
 from protoalign.settings import ENGINES, Engine, Settings, parse, plain
 from protoalign.worlds.base import Observation, Spec
 
-FORMAT = "protoalign agent 4"
+FORMAT = "protoalign agent 5"
 PARTS = ("task", "model", "explorer", "judge", "world_model", "local")  # networks
 NETWORKS: dict[str, Callable[..., Any]] = {"relative": RelativeNet, "relation": RelationNet, "board": BoardNet}
 ASKED = 8  # boards that a policy is asked about at once

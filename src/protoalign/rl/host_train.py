@@ -26,6 +26,7 @@ from protoalign.worlds.tile_dictionary import MOST, TileDictionary
 LEG = 10  # updates at least after which games begin anew, and a checkpoint is saved; more where episodes are long
 LOOKED = 100  # steps of random play of every game before the first leg
 LEAST_FEAR, FEARLESS = 0.1, 0.3  # what losses that end an episode count at first, and of the training until they count in full
+SHORT_SIGHTED = 0.5  # share of games in which only what is near is seen, so that a policy can play on boards of other sizes
 FADED = 0.6  # of the training after which what is new is worth nothing
 
 
@@ -46,7 +47,7 @@ def train(
     goes on. Returns the network, all tile pictures that were met, and {"steps": ..., "seconds": ..., "seconds_in_games": ...}.
     """
     total = config.updates
-    net = jax.tree.map(jnp.copy, net)
+    net = _seeing(jax.tree.map(jnp.copy, net), SHORT_SIGHTED)
     state = ppo.PPOState(net, ppo.make_optimiser(config.ppo, total).init(net), None, jnp.int32(0))  # type: ignore[arg-type]
     album = np.zeros((MOST, *world.tile, 3), np.uint8)
     counts = np.zeros((6, 256), np.int64)
@@ -61,7 +62,7 @@ def train(
     scale = Scale(config.ppo.discount, saved.info["scale"] if saved else 1.0)
     figures = {"steps": total * config.ppo.batch, "seconds": seconds, "seconds_in_games": in_games}
     if done == total:
-        return state.net, dictionary, figures
+        return _seeing(state.net, 0.0), dictionary, figures
     key = stream(seed, f"{stage}/ppo")
     records: list[Record] = []
     last_update, learn = done, None
@@ -115,7 +116,7 @@ def train(
                 name: figures[name] for name in ("seconds", "seconds_in_games")
             }
             store.save(stage, done, tree, about)
-    return state.net, dictionary, figures
+    return _seeing(state.net, 0.0), dictionary, figures
 
 
 class Scale:
@@ -139,6 +140,10 @@ class Scale:
         if self.largest:
             self.value = min(1 / max(float(np.std(self.returns)), 1e-6), 1 / self.largest)
         self.returns, self.largest = [], 0.0
+
+
+def _seeing(net: Any, short_sighted: float) -> Any:
+    return eqx.tree_at(lambda n: n.short_sighted, net, jnp.float32(short_sighted))
 
 
 @contextmanager
