@@ -7,7 +7,7 @@ the agent, wherever it is seen. In an egocentric view the anchor is the agent's 
 An MLP is given the tiles next to the anchor and those farther away, embedded; which prototypes are on the board; and, in some
 channels in which each tile has a worth and a passage, what the anchor's neighbours are worth after worth has spread from cell
 to cell as in value iteration, which shows the ways around obstacles. What lies farther away ties a policy to the size of its
-boards. So half of the games it learns from are played without, and so is every board of another size.
+boards. So a quarter of the games it learns from are played without, and so is every board of another size.
 """
 
 from typing import NamedTuple

@@ -26,7 +26,7 @@ from protoalign.worlds.tile_dictionary import MOST, TileDictionary
 LEG = 10  # updates at least after which games begin anew, and a checkpoint is saved; more where episodes are long
 LOOKED = 100  # steps of random play of every game before the first leg
 LEAST_FEAR, FEARLESS = 0.1, 0.3  # what losses that end an episode count at first, and of the training until they count in full
-SHORT_SIGHTED = 0.5  # share of games in which only what is near is seen, so that a policy can play on boards of other sizes
+SHORT_SIGHTED = 0.25  # share of games in which only what is near is seen, so that a policy can play on boards of other sizes
 FADED = 0.6  # of the training after which what is new is worth nothing
 
 
