@@ -22,6 +22,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "report": tools.report,
     "worlds": tools.worlds,
     "baseline": tools.baseline,
+    "sweep": tools.sweep,
     "reproduce": tools.reproduce,
     "bench": tools.bench,
     "play": tools.play,

@@ -1,7 +1,7 @@
-"""The other commands: report, worlds, baseline, reproduce, bench, play. Each sets JAX up before it imports what needs it."""
+"""Other commands: report, worlds, baseline, sweep, reproduce, bench, play. Each sets JAX up before it imports what needs it."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 from rich.console import Console
@@ -11,7 +11,7 @@ from protoalign import runtime
 from protoalign.cli.method import Folder, World, default_folder
 from protoalign.console import open_page, print_json, say, show_baseline
 from protoalign.errors import UserError
-from protoalign.settings import Preset
+from protoalign.settings import Engine, Preset
 
 SomeWorld = Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[WORLD]")]
 Encoder = Literal["tiles", "conv"]
@@ -87,6 +87,71 @@ def baseline(
     show_baseline(out, run(name, env, out, seed, preset, target, steps, encoder, perceptual), json)
 
 
+def sweep(
+    file: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[FILE]")] = None,
+    worlds: tuple[str, ...] = (),
+    seeds: tuple[int, ...] = (),
+    looks: tuple[str, ...] = (),
+    engines: tuple[Engine, ...] = (),
+    presets: tuple[Preset, ...] = (),
+    baselines: tuple[Baseline, ...] = (),
+    steps: int | None = None,
+    episodes: int | None = None,
+    out: Path = Path("runs/sweep"),
+    workers: int = 1,
+    ray: str | None = None,
+    retries: int = 2,
+    json: bool = False,
+) -> None:
+    """Run a grid of worlds, seeds, looks and baselines, each in an ordinary run folder.
+
+    The same command again does what is missing. A run whose process dies goes on from its last checkpoint. What each run says
+    is in OUT/logs, all figures are in OUT/results.json.
+
+    Args:
+        file: A TOML file with any of: worlds, seeds (a number or a list), looks, engines, presets, baselines, steps, episodes.
+            Options count instead of what it says.
+        worlds: See 'protoalign worlds'.
+        seeds: Seeds, e.g. --seeds 0 1 2; 0 if none is named.
+        looks: Looks of the target, as for run and transfer; "target" if none is named.
+        engines: bayes, opa; bayes if none is named.
+        presets: fast, paper; fast if none is named.
+        baselines: ppo, darla, lusr, unit4rl, ltmbr.
+        steps: Environment steps of task policies, and of a baseline's; the preset's if not given.
+        episodes: Episodes in a target while finding out; 4 if not given.
+        out: The folder of all runs.
+        workers: Processes on this machine, each on a core of its own.
+        ray: A Ray cluster instead: its address, auto for one that runs, local to start one here. Needs the extra ray, and OUT
+            on storage that all nodes see.
+        retries: How often a run that crashes, or whose process dies, is tried again.
+        json: Print all figures as one line of JSON.
+    """
+    runtime.configure()
+    from protoalign.sweep import Grid, read_grid
+    from protoalign.sweep import sweep as run_all
+    from protoalign.sweep.sweep import summary
+
+    lists: dict[str, Any] = {
+        "worlds": worlds,
+        "seeds": seeds,
+        "looks": looks,
+        "engines": engines,
+        "presets": presets,
+        "baselines": baselines,
+    }
+    given = {name: value for name, value in lists.items() if value}
+    given |= {name: value for name, value in (("steps", steps), ("episodes", episodes)) if value is not None}
+    found = run_all(read_grid(file, **given) if file else Grid(**given), out, workers, ray, retries, not json)
+    failed = [name for name, run in found["runs"].items() if "error" in run]
+    if json:
+        print_json(found)
+    else:
+        Console().print(summary(found))
+        say(f"Everything is in {out}: a folder for each run, logs, results.json.")
+    if failed:
+        raise UserError(f"{len(failed)} of {len(found['runs'])} runs failed, {failed[0]} first: see {out / 'logs'}")
+
+
 def reproduce(
     what: Annotated[What, tyro.conf.Positional],
     train: bool = False,
@@ -94,6 +159,8 @@ def reproduce(
     results: Path = Path("results"),
     runs: Path = Path("runs/reproduce"),
     worlds: tuple[str, ...] = (),
+    workers: int = 1,
+    ray: str | None = None,
 ) -> None:
     """Show a table or figure of the paper beside ours.
 
@@ -109,11 +176,17 @@ def reproduce(
         runs: Where to train what is missing.
         worlds: Only train and measure these, and show nothing; to share the work among processes. Both "crafter --worlds
             crafter" and "baselines --worlds crafter" belong to Crafter's tables.
+        workers: Processes for these worlds, each on a core of its own.
+        ray: A Ray cluster for them instead, as in 'protoalign sweep'.
     """
     runtime.configure()
     from protoalign.reproduction.experiments import reproduce as experiments
 
     data = experiments.Results(results, runs, seeds, train or bool(worlds))
+    if (workers != 1 or ray) and not worlds:
+        raise UserError("--workers and --ray share worlds among processes: name them with --worlds")
+    if worlds and (workers != 1 or ray):
+        return experiments.share(data, what, worlds, workers, ray)
     if worlds:
         return experiments.measure(data, what, worlds)
     for text in experiments.show(data, what):

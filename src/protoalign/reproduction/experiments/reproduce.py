@@ -40,6 +40,8 @@ from protoalign.reproduction.settings import baseline_config, family
 from protoalign.runs import Run
 from protoalign.runtime import versions
 from protoalign.settings import ENGINES, Engine, plain
+from protoalign.sweep.sweep import do_all
+from protoalign.sweep.tasks import Task
 from protoalign.worlds import registry
 
 CRAFTER = "crafter"
@@ -378,6 +380,20 @@ def show(data: Results, what: str) -> Iterator[str]:
                 data.missing.add(f"{name} ({missing})")
     if data.missing:
         yield f"Not measured: {', '.join(sorted(data.missing))}. --train trains and measures what is missing: {COST}.\n"
+
+
+def share(data: Results, what: str, worlds: Iterable[str], workers: int, ray: str | None) -> None:
+    """As `measure`, each world in a process of its own, so many at a time, or on a Ray cluster."""
+    data.results.mkdir(parents=True, exist_ok=True)
+    where = data.results.absolute(), data.runs.absolute(), data.seeds
+    tasks = [Task(f"reproduce-{what}-{world}", _measure_one, (*where, what, world)) for world in worlds]
+    failed = [x for x in do_all(tasks, data.runs.absolute() / "logs", workers, ray) if x.error]
+    if failed:
+        raise UserError(f"{failed[0].name} failed: {failed[0].error}; see {data.runs / 'logs'}")
+
+
+def _measure_one(results: Path, runs: Path, seeds: int | None, what: str, world: str) -> None:
+    measure(Results(results, runs, seeds, True), what, [world])
 
 
 def measure(data: Results, what: str, worlds: Iterable[str]) -> None:
