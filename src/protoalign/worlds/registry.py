@@ -163,7 +163,7 @@ WORLDS: list[Row] = [
         "minigrid-(?P<name>[a-z0-9-]+?)(?P<view>-view)?",
         _minigrid,
         "MiniGrid, seen from above, or (-view) as the agent's own view; extra: minigrid",
-        examples=("minigrid-doorkey-5x5", "minigrid-doorkey-6x6", "minigrid-lavagap-s6", "minigrid-lavagap-s7"),
+        examples=("minigrid-doorkey-6x6", "minigrid-lavagap-s6", "minigrid-lavagap-s7", "minigrid-doorkey-5x5-view"),
     ),
     Row(
         "frozenlake-(?P<size>[2-8])x(?P=size)(?P<slippery>-slippery)(?:-from-(?P<release>1\\.[34]))?",

@@ -25,6 +25,7 @@ from protoalign.worlds.gym import GymWorld
 
 RANDOM = (
     "minigrid-doorkey-5x5",
+    "minigrid-doorkey-5x5-view",
     "minigrid-doorkey-6x6",
     "minigrid-doorkey-8x8",
     "minigrid-lavagap-s6",
@@ -32,6 +33,7 @@ RANDOM = (
     "minigrid-dynamic-obstacles-6x6",
     "minigrid-unlock",
     "minigrid-keycorridor-s3r1",
+    "lab2d-pushbox-b1-7x7",
     "lab2d-pushbox",
     "lab2d-chase-eat",
 )
