@@ -137,16 +137,17 @@ def _test(rows: Rows, group: np.ndarray, agent: np.ndarray) -> Found:
             inside = classes[who] == c
             for x in np.flatnonzero(group == c):
                 mine, theirs = inside & (who == x), inside & (who != x)
-                number, pairs, more = _apart(where, followed, count, mine, theirs, len(codes))
+                number, pairs, more, much = _apart(where, followed, count, mine, theirs, len(codes))
                 tested[x] += number
                 for one, other in (codes[list(pair)] for pair in pairs):
                     if _could_be_one(one, other, group, agent):
                         joined.add((int(one // OUTCOMES), int(other // OUTCOMES)))
                     else:
                         broken[x] += 1
-                for one in np.flatnonzero(more):
+                for one in np.flatnonzero(much):
                     others = np.flatnonzero(np.sign(more) == -np.sign(more[one]))
-                    if not any(_could_be_one(codes[one], codes[other], group, agent) for other in others):
+                    instead = sum(abs(more[y]) for y in others if _could_be_one(codes[one], codes[y], group, agent))
+                    if instead < abs(more[one]) / 2:  # else it would not be amiss if these were one
                         amiss[x] = max(amiss[x], abs(more[one]))
     return Found(tested, broken, amiss, joined)
 
@@ -160,13 +161,13 @@ def _could_be_one(one: int, other: int, group: np.ndarray, agent: np.ndarray) ->
 
 def _apart(
     where: np.ndarray, followed: np.ndarray, count: np.ndarray, mine: np.ndarray, theirs: np.ndarray, results: int
-) -> tuple[int, list[tuple[int, int]], np.ndarray]:
+) -> tuple[int, list[tuple[int, int]], np.ndarray, np.ndarray]:
     """In how many situations one member can be compared with the others; of those in which something else follows, what
-    followed most often, for the one, for the others; and of each result [results] that in all situations together follows the
-    one much more or much less often than it should, the difference as a share of all its steps, otherwise 0."""
+    followed most often, for the one, for the others; and of each result [results] how much more often it follows the one than
+    it should, in all situations together, as a share of its steps, and whether that is much."""
     common = np.intersect1d(where[mine], where[theirs])
     if not len(common):
-        return 0, [], np.zeros(results)
+        return 0, [], np.zeros(results), np.zeros(results, bool)
     both = [x & np.isin(where, common) for x in (mine, theirs)]
     keys, index = np.unique(np.concatenate([where[x] * results + followed[x] for x in both]), return_inverse=True)
     split = int(both[0].sum())
@@ -187,4 +188,4 @@ def _apart(
     seen, expected = (np.bincount(keys % results, x, results) for x in (seen[0], pooled * total[0, place]))
     larger = np.maximum(seen, expected)
     much = (larger >= SYSTEMATIC) & (abs(seen - expected) > larger / 2)
-    return int(compared.sum()), pairs, np.where(much, (seen - expected) / total[0].sum(), 0.0)
+    return int(compared.sum()), pairs, (seen - expected) / total[0].sum(), much
