@@ -13,6 +13,7 @@ from protoalign.alignment.exploration import Explorer, explorer_from
 from protoalign.alignment.imagination import Imagined
 from protoalign.alignment.inference import PatchNet, Step
 from protoalign.arrays import first_marked, running_count
+from protoalign.rl.board_net import BoardNet
 from protoalign.rl.networks import Believed, Dense, Heads, RandomNet, RelativeNet, Scene, embed_sum, toward_marks
 from protoalign.rl.relation import RelationNet
 from protoalign.settings import InferConfig
@@ -291,3 +292,22 @@ def test_the_random_policy_is_even():
     logits, _ = RandomNet(7)(RandomNet(7).encode(seen(boards(3))))
     assert logits.shape == (3, 7)
     assert (np.asarray(logits) == 0).all()
+
+
+def test_a_policy_that_is_short_sighted_sees_only_what_is_near():
+    net = BoardNet(np.random.default_rng(0), Scene((7, 7), 255, 4, 0, None), 16)
+    net = eqx.tree_at(lambda n: n.scores, net, net.scores.at[1].set(1.0))
+    boards = np.zeros((2, 7, 7), np.uint8)
+    boards[:, 3, 3], boards[:, 0, 0], boards[0, 0, 2], boards[1, 0, 4] = 1, 3, 2, 2  # mirrored, but for what is on the board
+
+    def far_parts(net, boards):
+        seen = net.encode(Observation(boards, np.zeros((len(boards), 0), np.float32)))
+        return [bool((np.asarray(x) != 255).any()) for x in seen.far]
+
+    def seeing(share):
+        return eqx.tree_at(lambda n: n.short_sighted, net, jnp.float32(share))
+
+    assert far_parts(seeing(0.0), boards) == [True, True]
+    assert far_parts(seeing(0.5), boards) == [False, True]
+    assert far_parts(seeing(1.0), boards) == [False, False]
+    assert far_parts(seeing(0.0), np.pad(boards, ((0, 0), (0, 1), (0, 1)))) == [False, False], "a board of another size"

@@ -12,8 +12,14 @@ def add(one, other):
     return one + other
 
 
-def core():
+def meet(mine, other):
+    mine.write_text("here")
+    wait_for(other)
     return sorted(os.sched_getaffinity(0))
+
+
+def unspeakable():
+    return lambda: None
 
 
 def die_once(marker):

@@ -183,8 +183,9 @@ def categories(model: Any, assignments: np.ndarray) -> np.ndarray:
 def in_place(before: np.ndarray, after: np.ndarray, scene: Scene, outside: int) -> np.ndarray:
     """Grids after a step [N, H, W], each tile where it lay before it; `outside` for what is not in sight any more.
 
-    Whether a view that goes with the agent has moved or turned is not known: of staying, four shifts and turns around the
-    agent's cell, the one under which most tiles agree.
+    Whether a view that goes with the agent has moved or turned is not known: of staying, four shifts and two quarter turns
+    around the agent's cell, the one under which the largest share of tiles agree, of those that stay in sight. Few do in a
+    turn, so each also has to explain these better than staying does.
     """
     if scene.cell is None:
         return after
@@ -196,13 +197,14 @@ def in_place(before: np.ndarray, after: np.ndarray, scene: Scene, outside: int) 
     for rows, columns in (
         (down, right),
         *((down + r, right + c) for r, c in ((0, 1), (0, -1), (1, 0), (-1, 0))),
-        *((right, -down), (-right, down), (-down, -right)),
+        *((right, -down), (-right, down)),
     ):
         rows, columns = rows + scene.cell // width, columns + scene.cell % width
         inside = (rows >= 0) & (rows < height) & (columns >= 0) & (columns < width)
         moved = later[:, np.where(inside, rows * width + columns, height * width)]
         agree = (moved == flat)[:, inside].mean(1)
-        better = agree > best
+        stayed = (later[:, :-1] == flat)[:, inside].mean(1)
+        better = (agree > best) & ((best < 0) | (agree > stayed))
         best, shown = np.where(better, agree, best), np.where(better[:, None], moved, shown)
     return shown.reshape(after.shape)
 

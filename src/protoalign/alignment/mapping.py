@@ -191,7 +191,7 @@ class Mapping:
                 return absent
             taken = np.isin(self.hideable, self.prototypes[self.draws.acted])
             share = min(float(np.exp(self.draws.leading()[1][0])), 1.0)
-            return absent * share * float(np.prod(self.familiar[taken])) / (1 + OTHER_RULES * float(np.exp(self.unexplained)))
+            return absent * share * float(np.prod(self.familiar[taken])) / (1 + OTHER_RULES * float(np.expm1(self.unexplained)))
         if self.posterior is not None:  # all orders of what was not met are alike
             orders = factorial(len(self.score) - len(self.tile_types)) / factorial(int(unmet.sum()))
             return min(float(np.exp(self.posterior.max())) * orders, 1.0) * absent

@@ -209,7 +209,7 @@ def _packs(value: Any) -> bool:
 def _serve(pipe: Connection, packed: bytes, fast: bool, number: int) -> None:
     """The life of a worker: make a share of the games, step them when told to. What goes wrong is said in one line."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the parent ends us
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
     with contextlib.suppress(EOFError, OSError):  # the parent has closed the pipe, or is gone
         try:
             world: GymWorld = pickle.loads(packed)()
@@ -235,7 +235,8 @@ def _said(error: Exception) -> str:
     return str(error) if isinstance(error, UserError) else f"a worker process failed: {type(error).__name__}: {error}"
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
+    """Wait until the process that started this one is gone, then end this one: for a thread."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     wait([parent.sentinel])

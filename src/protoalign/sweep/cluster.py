@@ -28,7 +28,7 @@ def on_ray(
             try:
                 kind, value = ray.get(ready)
             except ray.exceptions.RayError as error:  # the worker or its node died
-                kind, value = "died", str(error).partition("\n")[0]
+                kind, value = "died", str(error).strip().rpartition("\n")[2]
             if kind in ("died", "crashed") and attempt <= retries:
                 left[one.remote(task, logs / f"{task.name}.log")] = (task, attempt + 1, time.monotonic())
                 continue
@@ -53,7 +53,7 @@ def _ray(address: str) -> Any:
             raise UserError(f"--ray {address}: no cluster answers there ({error.strerror or error})") from None
     try:
         if not ray.is_initialized():
-            ray.init(address=None if address == "local" else address, log_to_driver=False, include_dashboard=False)
+            ray.init(address=address, log_to_driver=False, include_dashboard=False)
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise UserError(f"--ray {address}: {str(error).partition(chr(10))[0]}") from None
     return ray

@@ -1,7 +1,7 @@
 """What a sweep is made of: a grid of worlds, seeds, presets and looks, and of baselines, from options or a TOML file."""
 
 import tomllib
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -29,8 +29,12 @@ class Grid:
     def __post_init__(self) -> None:
         if not self.worlds:
             raise UserError("a sweep needs worlds: --worlds hunter-z1c1 ..., or worlds = [...] in its file")
+        for name in (*LISTS, "seeds"):  # each once
+            object.__setattr__(self, name, tuple(dict.fromkeys(getattr(self, name))))
+        object.__setattr__(self, "worlds", tuple(dict.fromkeys(w if ":" in w else w.lower() for w in self.worlds)))
         for world in self.worlds:
-            registry.row(world)
+            if registry.row(world).exact:
+                raise UserError(f"{world} needs options of its own: train it with 'protoalign run'")
         for seed in self.seeds:
             check_seed(seed)
         known: dict[str, Any] = {"presets": get_args(Preset), "engines": ENGINES}
@@ -100,9 +104,7 @@ def read_grid(path: Path, **given: Any) -> Grid:
             what = "a number or a list of numbers" if name == "seeds" else "a list of names" if wanted is list else "a number"
             raise UserError(f"{path}: {name} has to be {what}, not {value!r}")
         words[name] = tuple(value) if isinstance(value, list) else value
-    if not (words.get("worlds") or given.get("worlds")):
-        raise UserError(f"{path}: a sweep needs worlds = [...]")
-    return replace(Grid(**words | {"worlds": words.get("worlds") or given["worlds"]}), **given)
+    return Grid(**(words | given))
 
 
 def _whole(value: Any) -> bool:

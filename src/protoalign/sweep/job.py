@@ -1,5 +1,6 @@
 """One run folder of a sweep, from beginning to end; called again, it goes on where it was."""
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -38,14 +39,15 @@ def _about(job: Job) -> dict[str, Any]:
 
 def _method(job: Job, folder: Path) -> dict[str, Any]:
     from protoalign import stages
-    from protoalign.runs import Run
     from protoalign.stages.whole import engines_of
     from protoalign.worlds import registry
+    from protoalign.worlds.gym import GymWorld
 
     world = registry.make(job.world)
     engine: Any = "both" if len(job.engines) > 1 else job.engines[0]
-    started = Run(folder, create=False).config if (folder / "config.json").exists() else {}
-    first = started.get("transfer", {}).get("target", job.looks[0])  # a folder has one look of its own
+    for look in job.looks:  # complain before any training
+        world.make(look).close() if isinstance(world, GymWorld) else world.pictures(look)
+    first = _config(folder).get("transfer", {}).get("target", job.looks[0])  # a folder has one look of its own
     result = stages.run(world, folder, job.seed, first, job.episodes, job.preset, job.steps, engine=engine)
     looks: dict[str, Any] = {look: {} for look in job.looks}
     agent = None
@@ -64,8 +66,8 @@ def _transfer(agent: Any, world: Any, look: str, engine: Any, job: Job, folder: 
     from protoalign import stages
 
     path = folder / "transfers" / f"{_file(look)}-{engine}.json"
-    if path.exists():
-        return read_json(path)
+    if path.exists() and isinstance(found := read_json(path), dict) and found.get("target") == look:
+        return found
     _, found = stages.transfer(agent, world, look, job.episodes, job.seed, engine=engine)
     path.parent.mkdir(exist_ok=True)
     write_json(path, found)
@@ -73,15 +75,33 @@ def _transfer(agent: Any, world: Any, look: str, engine: Any, job: Job, folder: 
 
 
 def _baseline(job: Job, folder: Path) -> dict[str, Any]:
+    from protoalign.reproduction.baselines.pixels import load_look
     from protoalign.reproduction.baselines.run import run
+    from protoalign.worlds import registry
 
     assert job.baseline is not None
+    world: Any = registry.make(job.world)
+    if hasattr(world, "observe"):
+        for look in job.looks:  # complain before any training
+            load_look(look, world)
     looks = {}
-    for number, look in enumerate(job.looks):  # it adapts to one look: a folder for each
-        where = folder if not number else folder / "looks" / _file(look)
-        looks[look] = {job.baseline: run(job.baseline, job.world, where, job.seed, job.preset, look, job.steps)}
+    own = _config(folder).get("baseline", {}).get("target", job.looks[0])
+    for look in job.looks:  # it adapts to one look: a folder for each
+        where = folder if look == own else folder / "looks" / _file(look)
+        found = run(job.baseline, job.world, where, job.seed, job.preset, look, job.steps)
+        source, target = found["source"], found["target"][-1]
+        top = {"source_return": source["return"], "target_return": target["return"], "ratio": target["ratio"]}
+        looks[look] = {job.baseline: found | top}
     return _about(job) | {"engines": [], "looks": looks}
 
 
+def _config(folder: Path) -> dict[str, Any]:
+    from protoalign.runs import Run
+
+    return Run(folder, create=False).config if (folder / "config.json").exists() else {}
+
+
 def _file(look: str) -> str:
-    return "".join(c if c.isalnum() or c in ".-" else "-" for c in look)[-80:]
+    """A file's name for a look; different for different looks."""
+    name = "".join(c if c.isalnum() or c in ".-" else "-" for c in look)[-60:]
+    return f"{name}-{hashlib.sha256(look.encode()).hexdigest()[:8]}"

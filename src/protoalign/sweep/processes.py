@@ -1,6 +1,7 @@
 """Tasks on this machine: a fixed number of processes, each on a core of its own, that make one call after another."""
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing import connection, get_context
@@ -93,18 +94,19 @@ def _answer(worker: Worker) -> tuple[str, Any]:
 def _work(pipe: Any, core: int) -> None:
     """The life of a process: calls until nobody asks any more."""
     from protoalign import runtime
+    from protoalign.rl.host_workers import end_with_parent
 
+    threading.Thread(target=end_with_parent, daemon=True).start()
     runtime.configure(core if core >= 0 else None)
     while True:
         try:
             task, log = pipe.recv()
+            pipe.send(("done", perform(task, log)))
         except (EOFError, KeyboardInterrupt):
             return
-        try:
-            pipe.send(("done", perform(task, log)))
         except UserError as error:
             pipe.send(("refused", str(error)))
         except Crash as error:
             pipe.send(("crashed", str(error)))
-        except KeyboardInterrupt:
-            return
+        except Exception as error:  # what cannot be sent, or a log that cannot be written
+            pipe.send(("refused", f"{type(error).__name__}: {error}"))

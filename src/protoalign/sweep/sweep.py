@@ -1,5 +1,6 @@
 """A sweep: all jobs of a grid, those that are done skipped, with a live table and one file of results."""
 
+import fcntl
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from protoalign.errors import UserError
-from protoalign.files import write_json
+from protoalign.files import read_json, write_json
 from protoalign.sweep.cluster import on_ray
 from protoalign.sweep.grid import Grid, jobs
 from protoalign.sweep.job import finished, run_job
@@ -41,7 +42,7 @@ def do_all(
 def sweep(
     grid: Grid, out: Path, workers: int = 1, ray: str | None = None, retries: int = 2, show: bool = True
 ) -> dict[str, Any]:
-    """Do all that is missing of a grid in folders under `out`; what was found, which is also in `out`/results.json.
+    """Do all that is missing of a grid in folders under `out`; what was found, which is then in `out`/results.json, too.
 
     {"runs": {NAME: what `run_job` returned, or {"error": ..., "attempts": ...}}, "seconds": of this sweep}.
     """
@@ -58,29 +59,43 @@ def sweep(
         Console(stderr=True).print(f"{len(runs)} of {len(every)} runs are done already", highlight=False)
 
     def keep() -> dict[str, Any]:
-        order = {job.name: runs[job.name] for job in every if job.name in runs}
-        found = {"runs": order, "seconds": round(time.monotonic() - started, 3)}
-        write_json(out / "results.json", found)
-        return found
+        found = {job.name: runs[job.name] for job in every if job.name in runs}
+        write_json(out / "results.json", {"runs": earlier | found})
+        return {"runs": found, "seconds": round(time.monotonic() - started, 3)}
 
-    for outcome in do_all(tasks, out / "logs", workers, ray, retries, show) if tasks else ():
-        failed = {"error": outcome.error, "attempts": outcome.attempts}
-        runs[outcome.name] = failed if outcome.error else outcome.value | {"attempts": outcome.attempts}
-        keep()
-    return keep()
+    with (out / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"another sweep is under way in {out}: wait for it, or choose another --out") from None
+        earlier = _earlier(out)
+        for outcome in do_all(tasks, out / "logs", workers, ray, retries, show) if tasks else ():
+            failed = {"error": outcome.error, "attempts": outcome.attempts}
+            runs[outcome.name] = failed if outcome.error else outcome.value | {"attempts": outcome.attempts}
+            keep()
+        return keep()
+
+
+def _earlier(out: Path) -> dict[str, Any]:
+    """What sweeps in this folder have found before, of other grids too."""
+    try:
+        found = read_json(out / "results.json") if (out / "results.json").exists() else {}
+    except UserError:
+        found = {}
+    runs = found.get("runs") if isinstance(found, dict) else None
+    return runs if isinstance(runs, dict) else {}
 
 
 def summary(found: dict[str, Any]) -> Table:
     """Of a sweep's results: return ratios over seeds, by world, method and look."""
-    rows: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    rows: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for run in found["runs"].values():
         for look, figures in run.get("looks", {}).items():
             for method, row in figures.items():
-                rows.setdefault((run["world"], method, look), []).append(row)
-    table = Table("world", "method", "look", "seeds", "source return", "target / source", "mapping right")
+                rows.setdefault((run["world"], run["preset"], method, look), []).append(row)
+    table = Table("world", "preset", "method", "look", "seeds", "source return", "target / source", "mapping right")
     for key, some in rows.items():
         source, ratio, right = (_values(some, name) for name in ("source_return", "ratio", "mapping_correct"))
-        ratio = ratio or [b / a for a, b in zip(source, _values(some, "target_return"), strict=False) if a]
         told = f"{int(sum(right))} of {len(right)}" if right else ""
         table.add_row(*map(escape, key), str(len(some)), _mean(source), _mean(ratio), told)
     return table

@@ -59,8 +59,8 @@ def _printing_to(log: Path) -> Iterator[None]:
     """Standard output and error of this process, and of what it starts, go into a file meanwhile."""
     log.parent.mkdir(parents=True, exist_ok=True)
     sys.stdout.flush(), sys.stderr.flush()
-    kept = os.dup(1), os.dup(2)
     with log.open("a") as file:
+        kept = os.dup(1), os.dup(2)
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
     try:

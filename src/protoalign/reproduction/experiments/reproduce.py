@@ -213,11 +213,13 @@ class Results:
     # -- engines ---------------------------------------------------------------------------------------------------
 
     def engines(self, worlds: Iterable[str] = ()) -> str:
-        """The engine bayes, and all pairs of judge and actor: tables, after training and measuring in `worlds`."""
+        """The engine bayes, and all pairs of judge and actor: tables; or training and measuring in `worlds`, and nothing."""
         for world in worlds:
             for seed in range(self.seeds or SEEDS.get(world, FOUR)):
                 self.bayes(world, seed)
                 self.pairs(world, seed)
+        if worlds:
+            return ""
         found, pairs = self._there_of("bayes", self.bayes), self._there_of("pairs", self.pairs)
         if not found:
             raise Missing(f"no engine has been measured: there is nothing in {self.results / 'engines'}")
