@@ -14,11 +14,11 @@ import numpy as np
 from protoalign.alignment.local_model import MIDDLE, patches
 from protoalign.alignment.local_training import Transitions, multipliers
 
-STEPS = 60_000  # of the source that are looked at
+STEPS = 200_000  # of the source that are looked at
 ENOUGH = 10  # situations that a member has to share with others, and times that the agent has to step onto a ground and off it
 DIFFERENT = 12.0  # likelihood ratio, as in a G-test, of a situation in which members differ
 NATS = 0.3  # by which they do, for each time that the rarer one was seen there
-SHARE = 0.005  # of situations may differ all the same; in worlds where members are truly alike none did
+SHARE = 0.01  # of situations may differ all the same; in worlds where members are truly alike none did
 SYSTEMATIC = 20  # times that something follows, or should, in all situations: half as often is amiss then
 MOST = 0.6  # of what is like an agent has to fit in
 ROUNDS = 20
