@@ -5,17 +5,21 @@ Anything the user has set in the environment stays as it is.
 
 import mmap
 import os
+from collections.abc import Callable
+from functools import cache, wraps
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from platform import python_version
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from protoalign.errors import UserError
 from protoalign.files import cache_folder
 
 FUSIONS = "xla_cpu_use_fusion_emitters"  # programs of PPO run nearly twice as fast with it; all take twice as long to compile
 OURS = "PROTOALIGN_COMPILES_QUICKLY"
+P = ParamSpec("P")
+R = TypeVar("R")
 _options: dict[str, bool] = {}  # of programs that are compiled well, where `configure` has switched something off
 
 
@@ -51,6 +55,25 @@ def known(flag: str) -> bool:
 def compile_well(lowered: Any) -> Any:
     """Compile a program, `jax.stages.Lowered`, that will run for long."""
     return lowered.compile(_options or None)
+
+
+def on_one_thread(function: Callable[P, R]) -> Callable[P, R]:
+    """The same function, with products of matrices in NumPy on one thread: of small ones, several threads wait for each other
+    most of the time, on a busy machine four times as long."""
+
+    @wraps(function)
+    def limited(*args: P.args, **options: P.kwargs) -> R:
+        with _threads().limit(limits=1, user_api="blas"):
+            return function(*args, **options)
+
+    return limited
+
+
+@cache
+def _threads() -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 def versions() -> dict[str, str]:

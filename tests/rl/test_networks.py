@@ -13,7 +13,7 @@ from protoalign.alignment.exploration import Explorer, explorer_from
 from protoalign.alignment.imagination import Imagined
 from protoalign.alignment.inference import PatchNet, Step
 from protoalign.arrays import first_marked, running_count
-from protoalign.rl.board_net import BoardNet
+from protoalign.rl.board_net import BoardNet, spread
 from protoalign.rl.networks import Believed, Dense, Heads, RandomNet, RelativeNet, Scene, embed_sum, toward_marks
 from protoalign.rl.relation import RelationNet
 from protoalign.settings import InferConfig
@@ -308,6 +308,25 @@ def test_a_policy_that_is_short_sighted_sees_only_what_is_near():
         return eqx.tree_at(lambda n: n.short_sighted, net, jnp.float32(share))
 
     assert far_parts(seeing(0.0), boards) == [True, True]
-    assert far_parts(seeing(0.5), boards) == [False, True]
+    assert far_parts(seeing(0.5), boards) == [True, False], "the last ones"
     assert far_parts(seeing(1.0), boards) == [False, False]
     assert far_parts(seeing(0.0), np.pad(boards, ((0, 0), (0, 1), (0, 1)))) == [False, False], "a board of another size"
+
+
+def test_the_gradient_of_what_spreads_is_that_of_every_step():
+    rng = np.random.default_rng(0)
+    worth, passage, weight = (jnp.asarray(rng.uniform(0.01, 0.9, (2, 4, 5, 3)), jnp.float32) for _ in range(3))
+
+    def step_by_step(worth, passage):
+        value = worth
+        for _ in range(4 + 5):
+            padded = jnp.pad(value, ((0, 0), (1, 1), (1, 1), (0, 0)))
+            near = [padded[:, :-2, 1:-1], padded[:, 2:, 1:-1], padded[:, 1:-1, :-2], padded[:, 1:-1, 2:]]
+            value = jnp.maximum(worth, passage * jnp.stack(near).max(0))
+        return value
+
+    np.testing.assert_allclose(spread(worth, passage), step_by_step(worth, passage), rtol=1e-6)
+    found, expected = (jax.grad(lambda *x, f=f: (weight * f(*x)).sum(), (0, 1))(worth, passage) for f in (spread, step_by_step))
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+    assert float(abs(found[1]).sum()) > 1

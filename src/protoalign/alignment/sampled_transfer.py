@@ -14,6 +14,7 @@ from protoalign.alignment.transfer import Trace, check_limits, check_target, spl
 from protoalign.perception.tile_types import TileTypes
 from protoalign.perception.vocabulary import Vocabulary
 from protoalign.rng import generator
+from protoalign.runtime import on_one_thread
 from protoalign.worlds.base import Spec
 
 
@@ -61,16 +62,19 @@ class Finding:
         self.steps = self.finished = 0
         self.cut_off = False  # whether the last episode was
 
+    @on_one_thread
     def begin(self, picture: np.ndarray, numbers: np.ndarray) -> None:
         """An episode's first picture [H*h, W*w, 3], and numbers [M]."""
         self.returns.append(0.0)
         self.judge.begin(self._codes(picture), len(self.types), numbers[None])
         self.actor.begin(self.cut_off)
 
+    @on_one_thread
     def act(self) -> int:
         """The next action."""
         return self.actor(self.judge)
 
+    @on_one_thread
     def learn(self, action: int, reward: float, picture: np.ndarray, numbers: np.ndarray, ended: bool, over: bool) -> None:
         """What came of an action; `ended`: the episode, by itself; `over`: in any way."""
         self.judge.watch(action, reward, self._codes(picture), len(self.types), numbers[None], ended, over)

@@ -48,7 +48,7 @@ class BoardNet(eqx.Module):
     passage: Array  # [256, CHANNELS]
     reach: Array  # [CHANNELS], how much of a neighbour's worth is left
     scores: Array  # [256], not trained
-    short_sighted: Array  # [], share of a batch, its first ones, that do not see far; not trained, 0 but in training
+    short_sighted: Array  # [], share of a batch, its last ones, that do not see far; not trained, 0 but in training
     near: Dense
     far: Dense
     hidden: Dense
@@ -90,7 +90,7 @@ class BoardNet(eqx.Module):
         far = around(max(self.grid) - 1)
         if self.cell is None:  # a view is always of one size
             other = tiles.shape[1:] != self.grid
-            hidden = jnp.arange(batch) < (batch if other else self.short_sighted * batch)
+            hidden = jnp.arange(batch) >= (0 if other else (1 - self.short_sighted) * batch)
             far = jnp.where(hidden[:, None, None], jnp.uint8(OUTSIDE), far)
         return Window(around(NEAR), far, tiles, anchor, jnp.asarray(observation.numbers, jnp.float32))
 
@@ -106,27 +106,68 @@ class BoardNet(eqx.Module):
 
     def _prospect(self, seen: Window) -> Array:
         """What the anchor is worth, and its neighbours relative to the best of them: [B, 5 CHANNELS]."""
-        batch, height, width = seen.board.shape
-        board = seen.board.astype(jnp.int32)
-        both = jax.nn.sigmoid(jnp.concatenate([self.worth, self.passage], 1))[board].transpose(3, 1, 2, 0)  # batch last: fast
-        worth, passage = both[:CHANNELS], both[CHANNELS:] * jax.nn.sigmoid(self.reach)[:, None, None, None]
-
-        def around(value: Array) -> list[Array]:
-            padded = jnp.pad(value, ((0, 0), (1, 1), (1, 1), (0, 0)))
-            return [padded[:, r : r + height, c : c + width] for r, c in NEXT]
-
-        def spread(value: Array, _: None) -> tuple[Array, None]:
-            north, west, east, south = around(value)
-            return _larger(worth, passage * _larger(_larger(north, south), _larger(west, east))), None
-
-        value, _ = jax.lax.scan(spread, worth, None, length=height + width)
-        near = jnp.stack([value, *around(value)])  # [5, CHANNELS, H, W, B]
-        here = (np.arange(height * width)[:, None] == seen.anchor).astype(jnp.float32)
-        found = (near.reshape(5, CHANNELS, -1, batch) * here).sum(2)
+        batch, _, width = seen.board.shape
+        both = jax.nn.sigmoid(jnp.concatenate([self.worth, self.passage], 1))[seen.board.astype(jnp.int32)]
+        both = both.transpose(3, 1, 2, 0)  # batch last: fast
+        value = spread(both[:CHANNELS], both[CHANNELS:] * jax.nn.sigmoid(self.reach)[:, None, None, None])
+        flat = _bordered(value).reshape(CHANNELS, -1, batch)
+        corner = seen.anchor // width * (width + 2) + seen.anchor % width  # of what is around it, in a board with a border
+        places = np.array([r * (width + 2) + c for r, c in ((1, 1), *NEXT)])
+        found = flat[:, corner + places[:, None], np.arange(batch)].transpose(1, 0, 2)  # [5, CHANNELS, B]
         slope = (found[1:] + FAR) / (found[1:].max(0, keepdims=True) + FAR)
         return jnp.concatenate([found[:1], slope]).reshape(-1, batch).T
 
 
+@jax.custom_vjp
+def spread(worth: Array, passage: Array) -> Array:
+    """What cells are worth after `worth` has spread from cell to cell: a cell's own, or what is left of its best neighbour's
+    after its `passage`. All are [CHANNELS, H, W, B].
+
+    The gradient goes back along the way by which each cell's worth came in the end, which is several times cheaper than going
+    back through every step.
+    """
+    steps = worth.shape[1] + worth.shape[2]
+    return jax.lax.scan(lambda value, _: (_larger(worth, passage * _best(value)[0]), None), worth, None, length=steps)[0]
+
+
+def _spread_forward(worth: Array, passage: Array) -> tuple[Array, tuple[Array, ...]]:
+    value = spread(worth, passage)
+    return value, (worth, passage, value)
+
+
+def _spread_backward(kept: tuple[Array, ...], gradient: Array) -> tuple[Array, Array]:
+    worth, passage, value = kept
+    best, neighbours = _best(value)
+    comes = passage * best > worth  # from a neighbour, which is the first that has the best
+    weights, left = [], jnp.where(comes, passage, 0)
+    for neighbour in neighbours:
+        weights.append(jnp.where(neighbour == best, left, 0))
+        left = jnp.where(neighbour == best, 0, left)
+
+    def back(total: Array, _: None) -> tuple[Array, None]:
+        north, west, east, south = (_bordered(weight * total) for weight in weights)
+        received = north[:, 2:, 1:-1] + west[:, 1:-1, 2:] + east[:, 1:-1, :-2] + south[:, :-2, 1:-1]
+        return gradient + received, None
+
+    total = jax.lax.scan(back, gradient, None, length=worth.shape[1] + worth.shape[2])[0]
+    return jnp.where(comes, 0, total), jnp.where(comes, total * best, 0)
+
+
+spread.defvjp(_spread_forward, _spread_backward)
+
+
+def _best(value: Array) -> tuple[Array, list[Array]]:
+    """The best neighbour's value of every cell, and each neighbour's, in the order of NEXT."""
+    height, width = value.shape[1:3]
+    padded = _bordered(value)
+    near = [padded[:, r : r + height, c : c + width] for r, c in NEXT]
+    return _larger(_larger(near[0], near[3]), _larger(near[1], near[2])), near
+
+
+def _bordered(value: Array) -> Array:
+    return jnp.pad(value, ((0, 0), (1, 1), (1, 1), (0, 0)))
+
+
 def _larger(one: Array, other: Array) -> Array:
-    """As jnp.maximum, with a gradient that is cheaper: ties go to the first."""
+    """As jnp.maximum, which compiles to slower code here."""
     return jnp.where(one >= other, one, other)
