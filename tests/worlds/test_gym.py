@@ -58,6 +58,31 @@ def off_grid(picture, env):
     return new
 
 
+# -- the tile size -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("tile", "size"), [(4, 5), (4, 6), (6, 8), (16, 5), (30, 6)])
+def test_the_tile_size_is_found(tile, size):
+    for look in range(3):
+        assert GymWorld(partial(Rooms, look=look, size=size, tile=tile)).tile == (tile, tile)
+
+
+@pytest.mark.parametrize("tile", [8, 16, 32])
+@pytest.mark.parametrize("name", ["minigrid-doorkey-6x6", "minigrid-lavagap-s6", "minigrid-doorkey-5x5-view"])
+def test_the_tile_size_of_minigrid_is_found(name, tile):
+    made = registry.make(name, tile=tile)
+    for look in ("source", "random:1"):
+        assert GymWorld(lambda: made.make(look)).tile == (tile, tile)  # noqa: B023  it is made at once
+
+
+@pytest.mark.parametrize(
+    "draw", [lambda p, e: np.random.default_rng(e.time).integers(0, 256, p.shape, np.uint8), scrolled, off_grid]
+)
+def test_no_tile_size_is_found_where_there_are_no_tiles(draw):
+    with pytest.raises(UserError, match=r"no tile size was found|not made of tiles"):
+        GymWorld(shown(draw))
+
+
 # -- what is refused, before any training ----------------------------------------------------------------------------------
 
 
@@ -166,8 +191,6 @@ def test_what_cannot_be_made(tmp_path, monkeypatch):
         GymWorld("Nothing-v0", 4)
     with pytest.raises(UserError, match=r"the package 'nothing_here' cannot be imported: .*; install it, or call this where"):
         registry.make("gym:nothing_here:Nothing-v0", tile=4)
-    with pytest.raises(UserError, match="needs the size of its tiles in pixels: --tile 16, or tile=16"):
-        registry.make("gym:Nothing-v0")
     with pytest.raises(UserError, match="cannot be made so: a GymWorld has no option colour"):
         registry.make("gym:Nothing-v0", tile=4, colour=1)
     monkeypatch.chdir(tmp_path)

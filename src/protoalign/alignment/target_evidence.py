@@ -264,9 +264,10 @@ class TargetEvidence:
         nothing = np.zeros((len(packed.action), self.kinds + 1), np.float32)
         told = (present.reshape(-1, self.kinds + 1) @ net.present)[m * len(self.boards) + packed.board[n]]
         besides = told + about(net, Context(packed.action, nothing, packed.numbers))[n]
-        cells = table[m[:, None], packed.cells[n]]
+        first = m * table.shape[1]  # what lies outside, -1, is the last of the row before, which is outside as well
+        cells = table.take(packed.cells.take(n, 0) + first[:, None])
         logs = next_tile(model, cells, besides) if sort == "next" else masked_tile(model, cells, besides)
-        result = table[m, packed.result[n]]
+        result = table.take(packed.result.take(n) + first)
         # What is none of these takes the place of all prototypes that have no look yet.
         unlike = np.flatnonzero(result == self.kinds)
         if len(unlike):
@@ -292,7 +293,9 @@ class TargetEvidence:
         m, p = np.nonzero(touched)
         nothing = np.zeros((number, self.kinds + 1), np.float32)
         besides = about(model.outcome, Context(packed.action, nothing, packed.numbers))
-        parts = contribution(model, patch_sum(model.outcome, table[m[:, None], flat[p]]) + besides[p // tiles])
+        parts = contribution(
+            model, patch_sum(model.outcome, table.take(flat.take(p, 0) + (m * table.shape[1])[:, None])) + besides[p // tiles]
+        )
         base, where = parts[: number * tiles], m * number + p // tiles
         more = [np.bincount(where, (parts[:, k] - base[p, k]), every * number) for k in range(parts.shape[1])]
         summed = base.reshape(number, tiles, -1).sum(1) + np.stack(more, -1).reshape(every, number, -1)

@@ -51,7 +51,7 @@ def run(
         episodes: Episodes in the target while finding out.
         engine: bayes, opa, or both.
         hide: Kinds of things that may look new in a target; the preset's if none is named.
-        tile: Size of a tile in pixels, for worlds called gym:ID.
+        tile: Size of a tile in pixels, for worlds called gym:ID; found from pictures if not given.
         picture: Where such a world's picture is: obs, render, or a key of the observation; obs if not given.
         workers: Processes that step the games of a world of Gymnasium while its policy is trained; none if not given.
         out: The run folder; runs/WORLD-sSEED if not given.
@@ -107,7 +107,7 @@ def task(
         seed: Everything random follows from it.
         steps: Environment steps to train for; the preset's number if not given.
         hide: Kinds of things that may look new in a target, e.g. --hide water grass; the preset's if none is named.
-        tile: Size of a tile in pixels, for worlds called gym:ID.
+        tile: Size of a tile in pixels, for worlds called gym:ID; found from pictures if not given.
         picture: Where such a world's picture is: obs, render, or a key of the observation; obs if not given.
         workers: Processes that step the games of a world of Gymnasium while its policy is trained; none if not given.
         out: The run folder; runs/WORLD-sSEED if not given.

@@ -1,10 +1,10 @@
 """Any Gymnasium environment with discrete actions that shows a picture made of tiles, as a world. It is stepped on the host.
 
-    world = GymWorld("MyPackage/MyWorld-v0", tile=16)
+    world = GymWorld("MyPackage/MyWorld-v0", tile=16)       # without a tile size, it is found
     env = world.make()               # shows the picture: [H*h, W*w, 3] uint8, or a dict of "view" and "numbers"
     env = world.make("random:7")     # the same in another look
 
-Nothing is told of the world but where its picture is and how large a tile is. A picture is a grid of ids of a `TileDictionary`,
+Nothing is told of the world but where its picture is. A picture is a grid of ids of a `TileDictionary`,
 which grows while tiles are met.
 """
 
@@ -21,9 +21,10 @@ import numpy as np
 from protoalign.errors import UserError
 from protoalign.progress import warn
 from protoalign.worlds.base import Spec
-from protoalign.worlds.probing import blame, check_reward, checked, one_line, probe, size
+from protoalign.worlds.probing import blame, check_reward, checked, one_line, pictures_of, probe, size
 from protoalign.worlds.reskin import Reskin
 from protoalign.worlds.tile_dictionary import Reader, TileDictionary
+from protoalign.worlds.tile_size import find_tile
 
 LIMIT = 1000  # steps of an episode where the environment has no limit
 CHECKED = 400  # steps in which a fast reader is compared with the picture
@@ -42,7 +43,8 @@ Fast = Callable[[TileDictionary], Game]
 
 
 class GymWorld:
-    """`make`: the id of a Gymnasium environment, or a function that makes one. `tile`: the size of a tile in pixels.
+    """`make`: the id of a Gymnasium environment, or a function that makes one. `tile`: the size of a tile in pixels; "auto": it
+    is found from pictures of random play (`tile_size`).
 
     `picture`: where the picture is: "obs", the observation itself; the key of a dictionary of observations; or "render".
     `numbers`: keys of observations that are numbers. `crop`: rows and columns of pixels (top, bottom, left, right) that are cut
@@ -56,7 +58,7 @@ class GymWorld:
     def __init__(
         self,
         make: Make,
-        tile: int | tuple[int, int],
+        tile: int | tuple[int, int] | str = "auto",
         agent: tuple[int, int] | None = None,
         picture: str = "obs",
         numbers: tuple[str, ...] = (),
@@ -72,9 +74,11 @@ class GymWorld:
     ):
         self.maker, self.picture, self.number_keys, self.crop = make, picture, _keys(numbers), tuple(crop)
         self.name = str(name or (make if isinstance(make, str) else getattr(make, "__name__", "world")))
-        pair = tuple(tile) if isinstance(tile, tuple | list) else (tile, tile)
+        pair: Any = tuple(tile) if isinstance(tile, tuple | list) else (1, 1) if tile == "auto" else (tile, tile)
         if len(pair) != 2 or not all(isinstance(size, int | np.integer) and size >= 1 for size in pair):
-            raise UserError(f"tile={tile}: use the size of a tile in pixels, e.g. 16, or rows and columns, e.g. (16, 12)")
+            raise UserError(
+                f"tile={tile}: use the size of a tile in pixels, e.g. 16, rows and columns, e.g. (16, 12), or 'auto'"
+            )
         self.tile = (int(pair[0]), int(pair[1]))
         if len(self.crop) != 4 or min(self.crop) < 0:
             raise UserError(f"crop={crop}: use four numbers of pixels from 0 up: top, bottom, left, right")
@@ -89,6 +93,8 @@ class GymWorld:
         if limit_ends and limit is None:
             raise UserError(f"{self.name} does not say when its time is up: give max_steps= with limit_ends=True")
         self.max_steps = limit or LIMIT
+        if tile == "auto":
+            self.tile = find_tile(pictures_of(Pictured(env, self)))
         picture_, numbers_ = probe(Pictured(env, self), self.tile)
         rows, columns = picture_.shape[0] // self.tile[0], picture_.shape[1] // self.tile[1]
         if agent is not None and not (0 <= agent[0] < rows and 0 <= agent[1] < columns):

@@ -11,15 +11,15 @@ import numpy as np
 from protoalign.errors import UserError
 from protoalign.worlds.looks import cut
 from protoalign.worlds.tile_dictionary import MOST
+from protoalign.worlds.tile_size import LARGEST, SMALLEST
 
 PROBED = 60  # pictures of random play by which an environment is judged before training
+SHORT = 5  # steps of each game in which the tile size is looked for: pictures of one game are much alike
 MOST_SINGLE = 0.35  # share of tiles that no other tile equals; above, the picture is not made of tiles
 MOST_FIXED = 0.5  # ... that are like no tile at any other place, in boards of at least FEW tiles
 MOST_PASSING = 0.25  # share of different pictures that are in one frame only, if there are at least FEW of them
 MOST_VARIOUS = 0.5  # ... of a picture's tiles that differ, where smaller tiles would be fewer by half
 FEW = 9
-SMALLEST = 4  # pixels of a tile that is suggested
-LARGEST = 4096  # tiles of a board
 
 
 def probe(env: gymnasium.Env, tile: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
@@ -50,6 +50,20 @@ def probe(env: gymnasium.Env, tile: tuple[int, int]) -> tuple[np.ndarray, np.nda
             over = terminated or truncated
     met.check()
     return first
+
+
+def pictures_of(env: gymnasium.Env) -> list[np.ndarray]:
+    """Pictures [H*h, W*w, 3] uint8 of short random games, to find out what they are made of."""
+    rng, found, over = np.random.default_rng(0), list[np.ndarray](), True
+    for time in range(PROBED):
+        if over or time % SHORT == 0:
+            observation, _ = env.reset(seed=0) if time == 0 else env.reset()
+            over = False
+        else:
+            observation, _, terminated, truncated, _ = env.step(int(rng.integers(env.action_space.n)))  # type: ignore[attr-defined]
+            over = terminated or truncated
+        found.append(observation["view"] if isinstance(observation, dict) else observation)
+    return found
 
 
 def repeats(make: Callable[[], gymnasium.Env]) -> bool:

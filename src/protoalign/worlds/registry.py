@@ -128,11 +128,9 @@ def _chase_eat(max_steps: int = 200) -> Any:
     return chase_eat(max_steps)
 
 
-def _gym(id: str, tile: int | tuple[int, int] | None = None, **options: Any) -> Any:
+def _gym(id: str, tile: int | tuple[int, int] | str = "auto", **options: Any) -> Any:
     from protoalign.worlds.gym import GymWorld, by_id
 
-    if tile is None:
-        raise UserError(f"gym:{id} needs the size of its tiles in pixels: --tile 16, or tile=16")
     if unknown := options.keys() - inspect.signature(GymWorld).parameters.keys():
         raise UserError(f"gym:{id} cannot be made so: a GymWorld has no option {', '.join(sorted(unknown))}")
     return GymWorld(by_id(id), tile, name=f"gym:{id}", **options)
@@ -200,7 +198,7 @@ WORLDS: list[Row] = [
     Row(
         "gym:(?P<id>.+)",
         _gym,
-        "any Gymnasium environment whose picture is made of tiles: gym:ID or gym:PACKAGE:ID, with --tile",
+        "any Gymnasium environment whose picture is made of tiles: gym:ID or gym:PACKAGE:ID, --tile if its size is not found",
         examples=("gym:ID",),
         exact=True,
     ),
