@@ -153,13 +153,21 @@ def patch_sum(net: Any, cells: Any, middle: bool = True) -> Any:
 
 def next_tile(model: Any, cells: Any, besides: Any) -> Any:
     """Log-probabilities [R, C + 1] of the tile in the middle after the step; `besides` [R, F] is `about(model.tile, ...)`."""
-    middle = (cells[:, MIDDLE, None] == np.arange(model.scene.prototypes + 1)) * model.stay
-    return _log_softmax(_head(model.tile, patch_sum(model.tile, cells) + besides) + middle)
+    first = patch_sum(model.tile, cells)
+    first += besides
+    found = _head(model.tile, first)
+    if isinstance(found, np.ndarray):
+        found[np.arange(len(cells)), cells[:, MIDDLE]] += model.stay
+    else:
+        found += (cells[:, MIDDLE, None] == np.arange(model.scene.prototypes + 1)) * model.stay
+    return _log_softmax(found)
 
 
 def masked_tile(model: Any, cells: Any, besides: Any) -> Any:
     """The same of the tile in the middle, given its neighbours alone; `besides` [R, F] is `about(model.masked, ...)`."""
-    return _log_softmax(_head(model.masked, patch_sum(model.masked, cells, middle=False) + besides))
+    first = patch_sum(model.masked, cells, middle=False)
+    first += besides
+    return _log_softmax(_head(model.masked, first))
 
 
 def contribution(model: Any, first: Any) -> Any:
@@ -234,10 +242,19 @@ def _arrays(net: Net) -> dict[str, np.ndarray]:
 
 
 def _head(net: Any, x: Any) -> Any:
-    """Outputs [R, outputs] of first layers [R, F]."""
-    x = _relu(x)
-    x = _relu(x + x @ net.hidden + net.hidden_bias)
-    return x @ net.out + net.out_bias
+    """Outputs [R, outputs] of first layers [R, F]; on the host, these are written over."""
+    if not isinstance(x, np.ndarray):
+        x = _relu(x)
+        x = _relu(x + x @ net.hidden + net.hidden_bias)
+        return x @ net.out + net.out_bias
+    np.maximum(x, 0, out=x)
+    hidden = x @ net.hidden
+    hidden += x
+    hidden += net.hidden_bias
+    np.maximum(hidden, 0, out=hidden)
+    found = hidden @ net.out
+    found += net.out_bias
+    return found
 
 
 def _toward_marks(numbers: Any) -> Any:

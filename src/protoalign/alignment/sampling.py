@@ -73,10 +73,10 @@ class Sampler:
     def prior(self, assignments: np.ndarray) -> np.ndarray:
         """Log-odds [M] of assignments [M, T] before any evidence but how many tiles each type has, and `pairs`."""
         number, types = assignments.shape
-        every = np.arange(number)[:, None]
-        looks, tiles = np.zeros((2, number, self.none + 1))
-        np.add.at(looks, (every, assignments), 1)
-        np.add.at(tiles, (every, assignments), np.broadcast_to(self.tiles, assignments.shape))
+        place = (assignments + (self.none + 1) * np.arange(number)[:, None]).reshape(-1)
+        shape = number, self.none + 1
+        looks = np.bincount(place, minlength=shape[0] * shape[1]).reshape(shape)
+        tiles = np.bincount(place, np.tile(self.tiles, number), shape[0] * shape[1]).reshape(shape)
         extra = np.maximum(looks[:, :-1] + self.known - 1, 0).sum(1)
         total = looks[:, -1] * NONE + extra * np.log(VARIANT) + self.pairs[np.arange(types), assignments].sum(1)
         total += self.evidence.numbers_of(assignments)

@@ -262,8 +262,8 @@ class TargetEvidence:
             return np.zeros(0)
         net = model.tile if sort == "next" else model.masked
         nothing = np.zeros((len(packed.action), self.kinds + 1), np.float32)
-        told = (present.reshape(-1, self.kinds + 1) @ net.present)[m * len(self.boards) + packed.board[n]]
-        besides = told + about(net, Context(packed.action, nothing, packed.numbers))[n]
+        besides = (present.reshape(-1, self.kinds + 1) @ net.present).take(m * len(self.boards) + packed.board.take(n), 0)
+        besides += about(net, Context(packed.action, nothing, packed.numbers)).take(n, 0)
         first = m * table.shape[1]  # what lies outside, -1, is the last of the row before, which is outside as well
         cells = table.take(packed.cells.take(n, 0) + first[:, None])
         logs = next_tile(model, cells, besides) if sort == "next" else masked_tile(model, cells, besides)
