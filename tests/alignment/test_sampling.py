@@ -9,6 +9,7 @@ from protoalign.alignment.local_training import transitions_of
 from protoalign.alignment.mapping import Draws
 from protoalign.alignment.sampled_judge import CautiousThompson
 from protoalign.alignment.sampling import resembling
+from protoalign.alignment.target_evidence import MOST
 from protoalign.rl.history import Episodes
 from protoalign.rl.networks import Scene
 from protoalign.worlds.base import Observation
@@ -186,6 +187,25 @@ def test_a_wrong_mode_is_left_again():
     arrows = np.array(target.met) >= UP
     assert arrows.sum() == 4
     assert target.right[arrows].all()
+
+
+def test_what_nothing_explains_is_not_forgotten():
+    """An end that should not have been, then many that should."""
+    target = Target(0)
+    target.play(60)
+    judge = target.judge
+    assert judge.unexplained < 1
+    codes, types, numbers = judge.codes, judge.evidence.types, judge.numbers[None]
+    judge.watch(0, 0.0, codes, types, numbers, ended=True, over=True)  # turning round ended an episode
+    found = judge.unexplained
+    assert found > 2
+    rows = judge.evidence.rows["outcome"]
+    for _ in range(60):
+        target.play(30)
+        if len(rows.rows) > 2 * MOST["outcome"]:
+            break
+    assert len(rows.kept) <= MOST["outcome"] < len(rows.rows)
+    assert judge.unexplained > 0.8 * found
 
 
 def test_evidence_of_another_judge_is_added_and_replaced():

@@ -55,6 +55,7 @@ class SampledJudge:
         self.sampler = Sampler(self.evidence, hideable, rng)
         self.steps = 0
         self.acted = np.zeros(0, bool)  # [T], whether a type was in sight when an action was to be chosen
+        self.unexplained = 0.0  # nats of surprise that no assignment explains, see `_surprise`
         self._strange = 0, 0.0  # from which step on it is computed again, and what it was
 
     def begin(self, seen: np.ndarray, types: int, numbers: np.ndarray, first: bool = True) -> None:
@@ -123,15 +124,16 @@ class SampledJudge:
             self._strange = self.steps + SELDOM, excess / self.steps
         return self._strange[1]
 
-    @property
-    def unexplained(self) -> float:
+    def _surprise(self) -> float:
         """How many nats rewards and ends, each beyond what chance explains, surprise the best assignment: some 3 for one that
-        should not have been at all."""
+        should not have been at all. Those that do are remembered longest."""
         packed = self.sampler.packs.get("outcome")
         if packed is None or not len(packed.weight) or not self.sampler.pool.shape[1]:
             return 0.0
-        lost = self.evidence.say_outcomes(packed, self.sampler.best[None], True)[0]
-        return float(np.maximum(lost - CHANCE, 0).sum())
+        beyond = self.evidence.say_outcomes(packed, self.sampler.best[None], True)[0] - CHANCE
+        rows = self.evidence.rows["outcome"]
+        rows.odd = {i for i, nats in zip(rows.kept, beyond, strict=True) if nats > 0}
+        return float(np.maximum(beyond, 0).sum())
 
     def _open(self, action: int) -> bool:
         """Whether it is open, by the likeliest assignments, what an action here will lead to."""
@@ -146,6 +148,7 @@ class SampledJudge:
         here = self.codes[self.codes < self.sampler.none]
         self.sampler.known[here] |= np.isin(here, self.hideable)
         self.sampler.update()
+        self.unexplained = self._surprise()
         self.acted = np.append(self.acted, np.zeros(self.sampler.pool.shape[1] - len(self.acted), bool))
         if not over:
             self.acted[np.unique(self.codes[self.codes >= self.sampler.none]) - self.sampler.none] = True

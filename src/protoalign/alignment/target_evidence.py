@@ -33,7 +33,7 @@ MOST = {
     "next": 256,
     "still": 128,
     "outcome": 16,
-}  # examples kept of each sort; of next tiles, changes before others; the latest
+}  # examples kept of each sort: the latest; changes before other next tiles, outcomes that nothing explains before others
 STILL = 0.5  # weight of a masked tile: neighbours are each other's evidence, so it would else be counted twice
 ASIDE = 2  # tiles near a change that are kept of each step, by chance
 OTHER_LOOK = np.log(0.01)  # that a thing which stays what it is looks different after a step
@@ -59,6 +59,7 @@ class Rows:
         self.rows: list[Row] = []
         self.seen: list[int] = []
         self.kept: dict[int, float] = {}  # the oldest first
+        self.odd: set[int] = set()  # those that the best assignment does not explain: of outcomes, they are kept longest
 
     def add(self, key: bytes, row: Row, weight: float) -> tuple[int, float]:
         """The number of an example, new or seen again, and how much more it counts now; one that was forgotten stays so."""
@@ -177,9 +178,16 @@ class TargetEvidence:
         if more:
             self.new.append((sort, i, more))
         if len(rows.kept) > MOST[sort]:
-            dull = (j for j in rows.kept if sort == "next" and rows.rows[j].result == rows.rows[j].cells[MIDDLE])
+            dull = (j for j in rows.kept if self._dull(sort, j))
             j = next(dull, next(iter(rows.kept)))
             self.new.append((sort, j, -rows.kept.pop(j)))
+
+    def _dull(self, sort: str, i: int) -> bool:
+        """Whether an example is forgotten before others: nothing changed, or it is an outcome that is explained."""
+        rows = self.rows[sort]
+        if sort == "next":
+            return bool(rows.rows[i].result == rows.rows[i].cells[MIDDLE])
+        return sort == "outcome" and i not in rows.odd
 
     # -- saying --------------------------------------------------------------------------------------------------------------
 
