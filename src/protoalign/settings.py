@@ -240,7 +240,7 @@ HOSTED = Settings(  # any world that is stepped on the host
     TaskConfig("board", 128, 500_000, 150_000, 200, 0.02, _HOSTED_PPO),
     target_episodes=200,
 )
-HOSTED_LONGER = replace(HOSTED, task=replace(HOSTED.task, steps=1_500_000))
+HOSTED_LONGER = replace(HOSTED, task=replace(HOSTED.task, steps=1_000_000))
 
 
 def of(own: Mapping[str, Settings], preset: str) -> Settings:

@@ -70,7 +70,8 @@ class BoardNet(eqx.Module):
         self.near = Dense(rng, told, width)
         self.far = Dense(rng, (2 * max(scene.grid) - 1) ** 2 * FEATURES, width)
         self.hidden = Dense(rng, width, width)
-        self.heads = Heads(rng, width, scene.actions)
+        heads = Heads(rng, width, scene.actions)  # whoever expects much at the start fears every end, that at the goal too
+        self.heads = eqx.tree_at(lambda h: h.value.weight, heads, 0.01 * heads.value.weight)
 
     def encode(self, observation: Observation) -> Window:
         tiles = jnp.asarray(observation.tiles, jnp.uint8)
