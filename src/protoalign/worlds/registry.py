@@ -128,6 +128,12 @@ def _chase_eat(max_steps: int = 200) -> Any:
     return chase_eat(max_steps)
 
 
+def _minihack(name: str) -> Any:
+    from protoalign.worlds.minihack import minihack
+
+    return minihack(name)
+
+
 def _gym(id: str, tile: int | tuple[int, int] | None = None, **options: Any) -> Any:
     from protoalign.worlds.gym import GymWorld, by_id
 
@@ -196,6 +202,12 @@ WORLDS: list[Row] = [
         _chase_eat,
         "DeepMind Lab2D's chase_eat: food, pills, and a foe that chases or flees, in episodes of 200 steps; extra: lab2d",
         examples=("lab2d-chase-eat",),
+    ),
+    Row(
+        "minihack-(?P<name>room-monster-5x5|keyroom-s5)",
+        _minihack,
+        "MiniHack's rooms, 9 x 9 tiles around the player; extra: minihack, in an environment of its own",
+        examples=("minihack-room-monster-5x5", "minihack-keyroom-s5"),
     ),
     Row(
         "gym:(?P<id>.+)",
