@@ -148,6 +148,16 @@ def test_worlds_by_name(room, limit, actions):
 
 
 @with_minihack
+def test_actions_that_take_no_time_may_be_free(room, limit, actions):
+    envs = [minihack.MiniHack(room, free) for free in (False, True)]
+    one, other = ([x[1] for x in play(env, 2, moves(300, actions)) if isinstance(x, tuple)] for env in envs)
+    assert min(one) == -0.01
+    assert min(other) == 0
+    assert [max(reward, 0) for reward in one] == other
+    assert make(f"minihack-{room}-free").spec.name == f"minihack-{room}-free"
+
+
+@with_minihack
 def test_gymnasiums_own_checks(room, limit, actions):
     check_env(minihack.MiniHack(room), skip_render_check=True)
     env = minihack.MiniHack(room)

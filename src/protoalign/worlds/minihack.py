@@ -3,7 +3,8 @@
 room-monster-5x5  reach the stairs down in a room with a monster, a random one, that may kill. 1 at the stairs.
 keyroom-s5        step onto a key, pick it up, apply it beside a locked door, and reach the stairs behind. 1 at the stairs.
 
-An action that takes no time, e.g. a step into a wall, costs 0.01. What is carried is not in the picture.
+An action that takes no time, e.g. a step into a wall, costs 0.01, or nothing where a room is `free`. What is carried is not in
+the picture.
 """
 
 import warnings
@@ -22,28 +23,29 @@ TILE, SIZE = 16, 9  # pixels of a tile; tiles
 WORLDS = {"keyroom-s5": "MiniHack-KeyRoom-S5-v0", "room-monster-5x5": "MiniHack-Room-Monster-5x5-v0"}
 
 
-def minihack(name: str) -> GymWorld:
-    """A room by its short name."""
+def minihack(name: str, free: str = "") -> GymWorld:
+    """A room by its short name; `free` "-free": actions that take no time cost nothing."""
     return GymWorld(
-        partial(MiniHack, name),
+        partial(MiniHack, name, bool(free)),
         TILE,
         agent=(SIZE // 2, SIZE // 2),
-        name=f"minihack-{name}",
-        fast=lambda dictionary: Glyphs(MiniHack(name, draw=False), dictionary),
+        name=f"minihack-{name}{free}",
+        fast=lambda dictionary: Glyphs(MiniHack(name, bool(free), draw=False), dictionary),
         truth=lambda look, tile: _names().get(tile.tobytes()),
     )
 
 
 class MiniHack(gymnasium.Env):
     """A room that shows the tiles around the player, [9*16, 9*16, 3] uint8. An episode follows from the state of `np_random`
-    before its reset, whatever was played before. Without `draw` there are only `glyphs`, NetHack's numbers of what is seen."""
+    before its reset, whatever was played before. Without `draw` there are only glyphs, NetHack's numbers of what is seen."""
 
     metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012  as in Gymnasium
 
-    def __init__(self, name: str, draw: bool = True):
+    def __init__(self, name: str, free: bool = False, draw: bool = True):
         _installed()
         keys = ("glyphs_crop", "pixel_crop") if draw else ("glyphs_crop",)
-        self.game = gymnasium.make(WORLDS[name], disable_env_checker=True, observation_keys=keys, fix_moon_phase=True)
+        options: dict[str, Any] = {"fix_moon_phase": True} | ({"penalty_step": 0.0} if free else {})
+        self.game = gymnasium.make(WORLDS[name], disable_env_checker=True, observation_keys=keys, **options)
         inner: Any = self.game.unwrapped
         self.inner, self.draw, self.over, self.render_mode = inner, draw, True, "rgb_array"
         self.actions = IntEnum("actions", [action.name.lower() for action in inner.actions], start=0)  # type: ignore[misc]
@@ -68,8 +70,7 @@ class MiniHack(gymnasium.Env):
         if not self.action_space.contains(action):
             raise UserError(f"action {action!r} is not one of 0 to {len(self.actions) - 1}")
         seen, reward, self.over, _, info = self.game.step(int(action))
-        if not self.over:  # a game that is over shows nothing: the last that was seen stays
-            self.seen = seen
+        self.seen = self.seen if self.over else seen  # a game that is over shows nothing: the last that was seen stays
         truncated = info["end_status"] == self.inner.StepStatus.ABORTED  # which MiniHack calls an end
         return self.render(), float(reward), self.over and not truncated, truncated, {}
 
@@ -89,8 +90,7 @@ class Glyphs:
     """A game of which glyphs are read instead of a picture; the picture of each is looked up once."""
 
     def __init__(self, env: MiniHack, dictionary: TileDictionary):
-        self.env, self.dictionary, self.nothing = env, dictionary, np.zeros(0, np.float32)
-        self.pictures = _pictures()
+        self.env, self.dictionary, self.pictures, self.nothing = env, dictionary, _pictures(), np.zeros(0, np.float32)
         self.ids = np.full(len(self.pictures), -1, np.int16)
 
     def reset(self, seed: int | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -103,8 +103,7 @@ class Glyphs:
 
     def _read(self) -> np.ndarray:
         glyphs = self.env.seen["glyphs_crop"]
-        found = self.ids[glyphs]
-        for glyph in glyphs[found < 0].tolist():
+        for glyph in glyphs[self.ids[glyphs] < 0].tolist():
             self.ids[glyph] = self.dictionary.number(self.pictures[glyph])
         return self.ids[glyphs].astype(np.uint8)
 
@@ -127,8 +126,7 @@ def _pictures() -> np.ndarray:
     from minihack.tiles import GlyphMapper
     from nle.nethack import MAX_GLYPH
 
-    draw = GlyphMapper().glyph_id_to_rgb
-    return np.stack([draw(glyph) for glyph in range(MAX_GLYPH)])
+    return np.stack(list(map(GlyphMapper().glyph_id_to_rgb, range(MAX_GLYPH))))
 
 
 @cache

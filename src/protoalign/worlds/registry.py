@@ -128,10 +128,10 @@ def _chase_eat(max_steps: int = 200) -> Any:
     return chase_eat(max_steps)
 
 
-def _minihack(name: str) -> Any:
+def _minihack(name: str, free: str = "") -> Any:
     from protoalign.worlds.minihack import minihack
 
-    return minihack(name)
+    return minihack(name, free)
 
 
 def _gym(id: str, tile: int | tuple[int, int] | None = None, **options: Any) -> Any:
@@ -204,10 +204,10 @@ WORLDS: list[Row] = [
         examples=("lab2d-chase-eat",),
     ),
     Row(
-        "minihack-(?P<name>room-monster-5x5|keyroom-s5)",
+        "minihack-(?P<name>room-monster-5x5|keyroom-s5)(?P<free>-free)?",
         _minihack,
-        "MiniHack's rooms, 9 x 9 tiles around the player; extra: minihack, in an environment of its own",
-        examples=("minihack-room-monster-5x5", "minihack-keyroom-s5"),
+        "MiniHack's rooms; -free: no penalty for actions that take no time; extra: minihack, in an environment of its own",
+        examples=("minihack-room-monster-5x5", "minihack-keyroom-s5", "minihack-keyroom-s5-free"),
     ),
     Row(
         "gym:(?P<id>.+)",
