@@ -5,5 +5,9 @@ class UserError(ValueError):
     """Something to tell the user in one line: what is wrong, and what to do."""
 
 
+class NotInstalled(UserError):
+    """A world whose package is an extra that is not there."""
+
+
 class GateError(UserError):
     """An encoder that shows too little to train a policy on."""

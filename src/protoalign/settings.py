@@ -240,6 +240,7 @@ HOSTED = Settings(  # any world that is stepped on the host
     TaskConfig("board", 128, 500_000, 150_000, 200, 0.02, _HOSTED_PPO),
     target_episodes=200,
 )
+HOSTED_SHORTER = replace(HOSTED, task=replace(HOSTED.task, steps=150_000))
 HOSTED_LONGER = replace(HOSTED, task=replace(HOSTED.task, steps=1_000_000))
 
 

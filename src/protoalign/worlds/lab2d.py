@@ -17,7 +17,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from protoalign.errors import UserError
+from protoalign.errors import NotInstalled, UserError
 from protoalign.worlds.gym import GymWorld
 from protoalign.worlds.looks import cut
 from protoalign.worlds.tile_dictionary import TileDictionary
@@ -78,7 +78,7 @@ class Lab2d(gymnasium.Env):
             import dmlab2d
             from dmlab2d.runfiles_helper import find
         except ImportError:
-            raise UserError("DeepMind Lab2D is not installed: pip install 'protoalign[lab2d]'") from None
+            raise NotInstalled("DeepMind Lab2D is not installed: pip install 'protoalign[lab2d]'") from None
         if max_steps < 1:
             raise UserError(f"max_steps={max_steps}: use at least 1")
         # A level does not tell its time limit from an end: it gets one that is never reached.

@@ -6,7 +6,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from protoalign.errors import UserError
+from protoalign.errors import NotInstalled, UserError
 from protoalign.worlds.gym import GymWorld
 from protoalign.worlds.tile_dictionary import TileDictionary
 
@@ -30,7 +30,7 @@ def minigrid(name: str, view: str = "", tile: int = TILE) -> GymWorld:
     try:
         import minigrid  # noqa: F401  it registers its environments
     except ImportError:
-        raise UserError("MiniGrid is not installed: pip install 'protoalign[minigrid]'") from None
+        raise NotInstalled("MiniGrid is not installed: pip install 'protoalign[minigrid]'") from None
     if name not in WORLDS:
         raise UserError(f"no world is called 'minigrid-{name}': there are {', '.join(f'minigrid-{n}' for n in WORLDS)}")
     full = f"MiniGrid-{WORLDS[name]}"

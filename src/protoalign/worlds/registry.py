@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from protoalign.errors import UserError
-from protoalign.settings import HOSTED_LONGER, Settings
+from protoalign.settings import HOSTED_LONGER, HOSTED_SHORTER, Settings
 from protoalign.worlds.base import World
 from protoalign.worlds.crafter.settings import CRAFTER_SETTINGS
 
@@ -128,6 +128,12 @@ def _chase_eat(max_steps: int = 200) -> Any:
     return chase_eat(max_steps)
 
 
+def _minihack(name: str, free: str = "") -> Any:
+    from protoalign.worlds.minihack import minihack
+
+    return minihack(name, free)
+
+
 def _gym(id: str, tile: int | tuple[int, int] | str = "auto", **options: Any) -> Any:
     from protoalign.worlds.gym import GymWorld, by_id
 
@@ -194,6 +200,19 @@ WORLDS: list[Row] = [
         _chase_eat,
         "DeepMind Lab2D's chase_eat: food, pills, and a foe that chases or flees, in episodes of 200 steps; extra: lab2d",
         examples=("lab2d-chase-eat",),
+    ),
+    Row(
+        "minihack-(?P<name>keyroom-s5)(?P<free>-free)?",
+        _minihack,
+        "MiniHack's room with a key; -free: no penalty for what takes no time; extra: minihack, in an environment of its own",
+        examples=("minihack-keyroom-s5", "minihack-keyroom-s5-free"),
+    ),
+    Row(
+        "minihack-(?P<name>room-monster-5x5)",
+        _minihack,
+        "MiniHack's room with a monster; extra: minihack, in an environment of its own",
+        {"fast": HOSTED_SHORTER},  # monsters leave ever more things behind: after many more steps, more than can be told apart
+        ("minihack-room-monster-5x5",),
     ),
     Row(
         "gym:(?P<id>.+)",

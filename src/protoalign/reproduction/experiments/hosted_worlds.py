@@ -36,6 +36,8 @@ RANDOM = (
     "lab2d-pushbox-b1-7x7",
     "lab2d-pushbox",
     "lab2d-chase-eat",
+    "minihack-room-monster-5x5",
+    "minihack-keyroom-s5",
 )
 REAL = (
     "frozenlake-8x8",
@@ -46,7 +48,7 @@ REAL = (
     "cliffwalking-from-1.4",
 )
 WORLDS = (*RANDOM, *REAL)
-LOOKS = {world: 20 if world.startswith("lab2d") else 50 for world in WORLDS}  # targets; episodes of Lab2D are long
+LOOKS = {world: 20 if world.startswith(("lab2d", "minihack")) else 50 for world in WORLDS}  # targets; these take longer
 FIRST = 3000  # number of the first random look; none of them was used for any choice
 EPISODES = {world: 5 if world in REAL else 4 for world in WORLDS}
 AFTER = (10, 30, 100)  # steps

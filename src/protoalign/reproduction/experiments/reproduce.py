@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from protoalign import stages
-from protoalign.errors import GateError, UserError
+from protoalign.errors import GateError, NotInstalled, UserError
 from protoalign.files import read_json, write_atomic, write_json
 from protoalign.progress import warn
 from protoalign.reproduction.baselines import run as baseline_runs
@@ -262,11 +262,16 @@ class Results:
 
     # -- hosted worlds ---------------------------------------------------------------------------------------------
 
-    def worlds(self, names: Iterable[str] = ()) -> str:
-        """Hosted worlds: tables, after training and measuring in some."""
+    def worlds(self, names: Iterable[str] = (), leave_out: bool = False) -> str:
+        """Hosted worlds: tables, after training and measuring in some; those whose package is not there may be left out."""
         for name in names:
-            for seed in range(self.seeds or HOSTED_SEEDS):
-                self.hosted(name, seed)
+            try:
+                for seed in range(self.seeds or HOSTED_SEEDS):
+                    self.hosted(name, seed)
+            except NotInstalled as error:
+                if not leave_out:
+                    raise
+                warn(f"{name} is left out: {error}")
         there = {n: [s for s in range(100) if self._hosted_path(n, s).exists()] for n in hosted_worlds.WORLDS}
         found = {name: [self.hosted(name, seed) for seed in seeds] for name, seeds in there.items() if seeds}
         if not found:
@@ -347,7 +352,7 @@ EXPERIMENTS: dict[str, Callable[[Results], str]] = {
     "crafter": Results.crafter,
     "crafter-first": lambda r: crafter_first.show(r.rows("crafter_first", crafter_first.measure, CRAFTER, engine="bayes")),
     "crafter-kinds": lambda r: crafter_kinds.show(r.rows("crafter_kinds", crafter_kinds.measure, CRAFTER, engine="bayes")),
-    "worlds": lambda r: r.worlds(hosted_worlds.WORLDS if r.train else ()),
+    "worlds": lambda r: r.worlds(hosted_worlds.WORLDS if r.train else (), leave_out=True),
     "engines": lambda r: r.engines((*WORLDS, CRAFTER) if r.train else ()),
     "episodes": lambda r: tables.episodes(r.all()),
     "necessity": lambda r: tables.policies(r.all()),
