@@ -25,6 +25,7 @@ BAYES = {  # as `finding_out.measure` and the stage `model` tell it
     "sure_steps": [17.25, 0.5], "sure_right": 0.985, "sure_share": 0.75,
     "calibration": [[0.0, 0.3, 0.18, 0.21, 400], [0.5, 0.7, 0.61, 0.55, 90], [0.99, 1.0, 0.998, 0.997, 1500]],
     "steps": 21.0, "measured_worlds": 512, "weight": 1.1, "training_games": 4096,
+    "elsewhere": {"weight": 0.9, "weight_of_model": 0.0, "doubt": 0.0},
 }  # fmt: skip
 
 
