@@ -4,12 +4,13 @@ import math
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from protoalign.report import plots
+from protoalign.report import pictures, plots, replay
 from protoalign.rng import generator
 from protoalign.runs import Run
 from protoalign.runtime import versions
@@ -72,8 +73,15 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture
-def _no_curves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Plots of figures take most of a page's time: for tests of other things."""
+def _short_films(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Films take most of a page's time: for tests of other things."""
+    monkeypatch.setattr(pictures, "MOST_FRAMES", 12)
+    monkeypatch.setattr(replay, "watch", partial(replay.watch, most=5))
+
+
+@pytest.fixture
+def _no_curves(_short_films: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And so do plots of figures."""
     for name in ("curve", "returns", "episodes", "ratios", "calibration", "sureness"):
         monkeypatch.setattr(plots, name, lambda *_: b"<svg/>")
 
