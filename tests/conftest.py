@@ -36,7 +36,8 @@ for flag in ("xla_cpu_use_fusion_emitters", "xla_cpu_multi_thread_eigen"):
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --{flag}=false".strip()
 
 # Thousands of steps, in most files: always compiled well.
-OPTIMISED = {"xla_backend_optimization_level": 3, "xla_llvm_disable_expensive_passes": False, "xla_cpu_use_fusion_emitters": True}
+OPTIMISED = {"xla_backend_optimization_level": 3, "xla_llvm_disable_expensive_passes": False}
+OPTIMISED |= {"xla_cpu_use_fusion_emitters": True}
 options = {flag: value for flag, value in OPTIMISED.items() if known(flag)}
 novelty._fit = jax.jit(novelty._fit.__wrapped__, static_argnums=2, compiler_options=options)
 
