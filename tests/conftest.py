@@ -19,8 +19,10 @@ os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 os.environ.setdefault("XDG_RUNTIME_DIR", "/tmp")
 
 import hypothesis
+import jax
 import pytest
 
+from protoalign.perception import novelty
 from protoalign.runtime import known
 from protoalign.settings import PRESETS, ExploreConfig, InferConfig, JudgeConfig, ModelConfig, PPOConfig, Settings, TaskConfig
 
@@ -32,6 +34,12 @@ hypothesis.settings.load_profile("default")
 for flag in ("xla_cpu_use_fusion_emitters", "xla_cpu_multi_thread_eigen"):
     if flag not in os.environ.get("XLA_FLAGS", "") and known(flag):
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --{flag}=false".strip()
+
+# Thousands of steps, in most files: always compiled well.
+OPTIMISED = {"xla_backend_optimization_level": 3, "xla_llvm_disable_expensive_passes": False}
+OPTIMISED |= {"xla_cpu_use_fusion_emitters": True}
+options = {flag: value for flag, value in OPTIMISED.items() if known(flag)}
+novelty._fit = jax.jit(novelty._fit.__wrapped__, static_argnums=2, compiler_options=options)
 
 WORLD = "hunter-z1c1-6x6"
 PPO = PPOConfig(envs=64, segment=32, minibatch=256, learning_rate=3e-3)
@@ -56,8 +64,6 @@ def pytest_configure(config: pytest.Config) -> None:
 @contextmanager
 def well_compiled() -> Iterator[None]:
     """For programs that run for long."""
-    import jax
-
     before = jax.config.values["jax_disable_most_optimizations"]
     jax.clear_caches()  # else what was compiled in the other way would be used
     jax.config.update("jax_disable_most_optimizations", False)

@@ -4,12 +4,13 @@ import math
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from protoalign.report import plots
+from protoalign.report import pictures, plots, replay
 from protoalign.rng import generator
 from protoalign.runs import Run
 from protoalign.runtime import versions
@@ -25,6 +26,7 @@ BAYES = {  # as `finding_out.measure` and the stage `model` tell it
     "sure_steps": [17.25, 0.5], "sure_right": 0.985, "sure_share": 0.75,
     "calibration": [[0.0, 0.3, 0.18, 0.21, 400], [0.5, 0.7, 0.61, 0.55, 90], [0.99, 1.0, 0.998, 0.997, 1500]],
     "steps": 21.0, "measured_worlds": 512, "weight": 1.1, "training_games": 4096,
+    "elsewhere": {"weight": 0.9, "weight_of_model": 0.0, "doubt": 0.0},
 }  # fmt: skip
 
 
@@ -71,8 +73,15 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture
-def _no_curves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Plots of figures take most of a page's time: for tests of other things."""
+def _short_films(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Films take most of a page's time: for tests of other things."""
+    monkeypatch.setattr(pictures, "MOST_FRAMES", 12)
+    monkeypatch.setattr(replay, "watch", partial(replay.watch, most=5))
+
+
+@pytest.fixture
+def _no_curves(_short_films: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And so do plots of figures."""
     for name in ("curve", "returns", "episodes", "ratios", "calibration", "sureness"):
         monkeypatch.setattr(plots, name, lambda *_: b"<svg/>")
 

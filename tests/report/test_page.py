@@ -301,6 +301,7 @@ def test_another_mapping_than_the_result_tells_of(folder: Path):
     assert "is not the one that result.json tells of" in page.write(folder).read_text()
 
 
+@pytest.mark.usefixtures("_short_films")
 def test_metrics_that_are_odd_but_harmless(folder: Path):
     lines = ['{"stage": "task", "update": 1, "steps": 3, "return": NaN}', "[]", "half a li", '{"stage": [], "update": {}}']
     with (folder / "metrics.jsonl").open("a") as file:

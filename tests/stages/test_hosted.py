@@ -134,20 +134,21 @@ def test_what_is_dangerous_is_found_out(trained):
 
 def test_it_plays_on_in_other_looks(trained, tmp_path):
     world, agent, store = trained
-    right, returns = [], []
+    right, returns, blind = [], [], []
     for seed in range(4):
         target = Reskin(world.make(), seed=seed)
         mapping = agent.align(target, 3, seed=seed)
         found = judge(mapping, target, world, f"random:{seed}")
         right.append(found["mapping_correct"])
         returns.append(evaluate(agent.policy(mapping, seed=seed), target, 15, seed=500)["return"])
+        blind.append(evaluate(agent.policy(None, seed=seed), target, 10, seed=100 * seed)["return"])
         assert mapping.sureness < 1
     assert np.mean(right) >= 0.75
     source = store.result()["source_return"]
     # Of 4 x 15 games; a game is worth 0 or 1.
     assert np.mean(returns) > source - 4 * np.sqrt(0.1 / 60)
-    blind = evaluate(agent.policy(None), target, 20)["return"]
-    assert blind < 0.5 * source
+    # Who cannot tell gold from lava comes to both as often.
+    assert np.mean(blind) < 0.75 * source
     # One picture at a time is what the mapping makes of all of them.
     picture = target.reset(seed=3)[0]
     assert mapping.translate(picture).shape == picture.shape

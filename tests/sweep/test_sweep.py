@@ -128,7 +128,8 @@ def test_names_are_names_of_folders():
 
 # -- a whole one -------------------------------------------------------------------------------------------------------------
 
-GRID = Grid(("hunter-z1c1",), (0,), engines=(), looks=("target",), baselines=("ppo",), steps=40_960)
+WORLD, STEPS = "hunter-z1c1-6x6", 12_288
+GRID = Grid((WORLD,), (0,), engines=(), looks=("target",), baselines=("ppo",), steps=STEPS)
 
 
 def test_a_sweep_whose_worker_is_killed_ends_as_any_other(tmp_path):
@@ -159,10 +160,10 @@ def test_a_sweep_whose_worker_is_killed_ends_as_any_other(tmp_path):
     assert json.loads((tmp_path / "killed" / "results.json").read_text())["runs"].keys() == killed["runs"].keys()
     assert Run(tmp_path / "killed" / names[0], create=False).config["seed"] == 0
     shown = {str(column.header): list(column.cells) for column in summary(killed).columns}
-    assert shown["world"] == ["hunter-z1c1"]
+    assert shown["world"] == [WORLD]
     earned = killed["runs"][names[0]]["looks"]["target"]["ppo"]["source_return"]
     assert float(shown["source return"][0]) == pytest.approx(earned, abs=1e-3)
-    other = sweep(Grid(("hunter-z1c1",), (0,), engines=(), baselines=("ppo",), steps=40_960), tmp_path / "killed", show=False)
+    other = sweep(Grid((WORLD,), (0,), engines=(), baselines=("ppo",), steps=STEPS), tmp_path / "killed", show=False)
     assert other["runs"].keys() == killed["runs"].keys(), "done before"
 
 
@@ -170,7 +171,7 @@ def test_what_is_done_is_not_done_again(tmp_path, monkeypatch):
     job = jobs(GRID)[0]
     assert finished(job, tmp_path) is None
     (tmp_path / job.name).mkdir()
-    said = {"world": "hunter-z1c1", "seed": 0, "preset": "fast", "baseline": "ppo", "steps": 40_960, "episodes": 4}
+    said = {"world": WORLD, "seed": 0, "preset": "fast", "baseline": "ppo", "steps": STEPS, "episodes": 4}
     path = tmp_path / job.name / "sweep.json"
     for text in ("{", "[]", json.dumps(said), json.dumps(said | {"looks": {}, "engines": []})):
         path.write_text(text)

@@ -1,6 +1,7 @@
 """DeepMind Lab2D's levels as worlds."""
 
 import sys
+from functools import cache
 
 import gymnasium
 import numpy as np
@@ -30,6 +31,18 @@ def play(env, seed, actions):
         if rest[1] or rest[2]:
             given.append(env.reset()[0])
     return given
+
+
+def shown(level, picture):
+    """Names of what is in a picture."""
+    size = lab2d.TILE[level]
+    return {name(level, tile.tobytes()) for tile in looks.cut(picture, (size, size)).reshape(-1, size, size, 3)}
+
+
+@cache
+def name(level, tile):
+    size = lab2d.TILE[level]
+    return lab2d._name(level, np.frombuffer(tile, np.uint8).reshape(size, size, 3))
 
 
 def moves(count, seed=0):
@@ -114,8 +127,7 @@ def test_pushbox_ends_when_all_boxes_are_on_goals():
     env.reset(seed=0)
     for action in moves(3000):
         picture, reward, terminated, truncated, _ = env.step(int(action))
-        shown = {lab2d._name("pushbox", tile) for tile in looks.cut(picture, (8, 8)).reshape(-1, 8, 8, 3)}
-        assert terminated == ("box on goal" in shown)
+        assert terminated == ("box on goal" in shown("pushbox", picture))
         assert reward == pytest.approx(10.9 if terminated else -0.1)
         assert truncated == (not terminated and env.time == 120)
         ends |= {(terminated, truncated)}
@@ -130,8 +142,7 @@ def test_chase_eat_ends_with_the_foe():
     env.reset(seed=0)
     for action in moves(3000):
         picture, reward, terminated, truncated, _ = env.step(int(action))
-        shown = {lab2d._name("chase_eat", tile) for tile in looks.cut(picture, (16, 16)).reshape(-1, 16, 16, 3)}
-        caught = any(name.startswith("foe") and name.endswith("on player") for name in shown)
+        caught = any(what.startswith("foe") and what.endswith("on player") for what in shown("chase_eat", picture))
         assert terminated or not caught  # one that was met may have gone on in the same step
         met += caught
         assert truncated == (not terminated and env.time == 30)
