@@ -68,7 +68,7 @@ def trained():
     settings = replace(
         HOSTED,
         task=replace(HOSTED.task, steps=60_000, evaluation=60),
-        local=replace(HOSTED.local, updates=600, batch=512, boards=48),
+        local=replace(HOSTED.local, updates=1200, batch=512, boards=64),
         target_episodes=40,
     )
     store = Memory()

@@ -21,6 +21,7 @@ from protoalign.worlds.tile_dictionary import TileDictionary
 
 NEAR = 2  # tiles that an action may reach
 AGENT = 0.2  # score above which an id is hardly anything but the agent
+CHANCES = np.arange(1, 11) / 10  # of a random action, in games with slips
 RESTLESS = 0.01  # share of tiles that change farther away: they move by themselves
 
 
@@ -31,6 +32,7 @@ class HostVector:
         """`shown`: the id [256] by which each is shown to a policy."""
         self.shown = shown
         self.games, self.number = open_games(world, number, dictionary), number
+        self.actions = len(world.spec.actions)
         rows, columns = world.spec.grid
         self.above = world.spec.agent is None  # the world does not move in sight
         self.tiles = np.zeros((number, rows, columns), np.uint8)
@@ -157,3 +159,22 @@ def collect(
         kept = jax.tree.map(lambda *x: np.concatenate(x), kept, [last, *nothing, np.ones_like(kept[-1][:1])])
     some = jax.tree.map(lambda x: x[:, :recorded], kept)
     return Segment(encoded, *rest), _value(net, games.seen()), sums, Record(*some)
+
+
+def play_with_slips(games: HostVector, net: ActorCritic, rng: np.random.Generator, steps: int, recorded: int) -> Record:
+    """About so many steps of a policy some of whose actions are random, in some games few, in others all: who plays well is
+    seldom seen where he should not be. As a record [T, recorded, ...]."""
+    games.begin(int(rng.integers(2**31)))
+    key, chance = jax.random.key(int(rng.integers(2**31))), np.resize(CHANCES, games.number)
+    rows: list[Any] = []
+    for time in range(-(-steps // games.number)):
+        seen = games.seen()
+        chosen = np.asarray(_choose(net, seen, key, np.uint32(time))[1])
+        slips = rng.random(games.number) < chance
+        action = np.where(slips, rng.integers(games.actions, size=games.number), chosen).astype(np.uint8)
+        rows.append((seen, action, *games.step(action)))
+    nothing = [np.zeros_like(x) for x in rows[0][1:-1]]
+    rows.append((games.seen(), *nothing, np.ones(games.number, bool)))  # the last pictures
+    whole = jax.tree.map(lambda *x: np.stack(x), *rows)
+    parts = [slice(i, i + recorded) for i in range(0, games.number - recorded + 1, recorded)]
+    return Record(*jax.tree.map(lambda x: np.concatenate([x[:, part] for part in parts]), whole))

@@ -14,7 +14,7 @@ from jax import Array
 from protoalign.errors import UserError
 from protoalign.progress import Bar
 from protoalign.rl import ppo
-from protoalign.rl.host_rollout import HostVector, collect
+from protoalign.rl.host_rollout import HostVector, collect, play_with_slips
 from protoalign.rl.rollout import Record, Segment
 from protoalign.rl.train import Store, summarise
 from protoalign.rng import generator, stream
@@ -27,6 +27,7 @@ LEG = 10  # updates at least after which games begin anew, and a checkpoint is s
 LOOKED = 100  # steps of random play of every game before the first leg
 LEAST_FEAR, FEARLESS = 0.1, 0.3  # what losses that end an episode count at first, and of the training until they count in full
 SHORT_SIGHTED = 0.25  # share of games in which only what is near is seen, so that a policy can play on boards of other sizes
+SLIPS = 0.2  # of the size of the history is played by the trained policy with random actions, and added to it
 FADED = 0.6  # of the training after which what is new is worth nothing
 
 
@@ -106,6 +107,9 @@ def train(
             store.log(line | {"seconds": round(now - started, 3), "steps_per_second": round(speed)})
             earned = "  (none)" if row["return"] is None else f"{row['return']:6.3f}"
             bar.advance(len(rows) * config.ppo.batch, f"return {earned}  {speed:8,.0f} steps/s")
+            if done == total and shown is None:
+                slips = generator(seed, f"{stage}/slips"), round(SLIPS * config.history), config.recorded
+                records.append(play_with_slips(games, state.net, *slips))
             if config.recorded:
                 store.record(stage, last_update, done, records)
             records, last_update = [], done
