@@ -235,7 +235,7 @@ def told_right(done: Explored, kind_of: np.ndarray, episodes: int) -> tuple[np.n
 
 
 def combined(score: np.ndarray, met: np.ndarray) -> np.ndarray:
-    """Scores of episodes [..., E, T, K] as one, [..., T, K]; one in which a type was not `met` [..., E, T] says nothing of it."""
+    """Scores of episodes [..., E, T, K] as one [..., T, K]; those in which a type was not `met` [..., E, T] do not count."""
     return hypotheses.combine(np.where(met[..., None], score, -np.log(score.shape[-1])))
 
 
