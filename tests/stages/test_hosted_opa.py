@@ -117,6 +117,30 @@ def test_a_world_that_works_in_another_way_is_strange(trained, world):
     assert mapping.sureness == 0.0
 
 
+class Repainted(Drawn):
+    """Its floor has another colour in every episode."""
+
+    episode = 0
+
+    def reset(self, **options):
+        self.episode += 1
+        return super().reset(**options)
+
+
+def test_tile_types_may_turn_up_in_any_episode(trained, world):
+    floor = world.make().unwrapped.pictures[0].tobytes()
+
+    def draw(picture):
+        tiles = cut(picture, world.tile)
+        colour = 40 * target.episode
+        return join(np.array([[np.full_like(t, colour) if t.tobytes() == floor else t for t in row] for row in tiles]))
+
+    target = Repainted(world.make(), draw)
+    mapping = trained[1].align(target, 3, seed=1, engine="opa")
+    assert len(mapping.prototypes) == 3
+    assert mapping.draws.acted.all()
+
+
 def test_nothing_is_strange_before_anything_happened(trained):
     assert Oddity(trained[1].local, np.random.default_rng(0)).of(np.array([0])) == (0.0, 0.0)
 

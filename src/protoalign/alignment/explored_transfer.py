@@ -55,6 +55,10 @@ class Oddity:
         self.evidence = TargetEvidence(local.on_host(), rng, still=False)
         self.steps = 0
 
+    def begin(self, codes: np.ndarray, types: int, numbers: np.ndarray) -> None:
+        """An episode's first picture."""
+        self.evidence.begin(codes.astype(np.int64), types, np.asarray(numbers, np.float32))
+
     def watch(
         self, before: np.ndarray, action: int, reward: float, ended: bool, after: np.ndarray, types: int, numbers: Any
     ) -> None:
@@ -94,6 +98,7 @@ class Exploration:
         """An episode's first picture."""
         self.codes, self.numbers = self.types.see(picture), numbers
         self.judge.begin(self.codes, len(self.types), numbers[None])
+        self.oddity.begin(self.codes, len(self.types), numbers)
         self.met.append(set())
         self.returns.append(0.0)
 
