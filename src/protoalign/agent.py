@@ -15,6 +15,8 @@ import safetensors.numpy
 
 from protoalign.alignment.calibration import Weighing
 from protoalign.alignment.exploration import Explorer, explorer_from
+from protoalign.alignment.explored_transfer import align_explored
+from protoalign.alignment.hosted_exploration import untrained_explorer
 from protoalign.alignment.inference import InferenceModel
 from protoalign.alignment.local_model import LocalModel
 from protoalign.alignment.mapping import Mapping
@@ -57,7 +59,7 @@ class Agent:
     vocabulary: Vocabulary
     task: Any  # pi_task, an ActorCritic; None: somebody else's policy, which is `adopted`
     model: InferenceModel | None = None  # q_theta
-    explorer: Explorer | None = None  # pi_exp
+    explorer: Explorer | BoardNet | None = None  # pi_exp
     judge: InferenceModel | None = None  # q_theta as `bayes` uses it: trained on games of its actor
     weight: np.ndarray | None = None  # [2, 3] float32, `calibration.Weighing` in the source's world, and in another variant
     world_model: WorldModel | None = None  # for the engine bayes, if the world has few enough prototypes to compare all
@@ -118,7 +120,8 @@ class Agent:
         if self.local is not None:
             if oracle:
                 raise UserError("tiles of a hosted world are told apart byte by byte: there is no need of an oracle")
-            return align_sampled(target, self, episodes, seed, sure)  # type: ignore[arg-type]
+            into = align_explored if engine == "opa" else align_sampled
+            return into(target, self, episodes, seed, sure)  # type: ignore[arg-type]
         longest = self.longest if engine == "opa" else None
         return align(target, self, episodes, seed, sure, oracle, longest, engine)  # type: ignore[arg-type]
 
@@ -391,7 +394,9 @@ def untrained(spec: Spec, settings: Settings, seed: int, scene: Scene, vocabular
     if settings.task.network == "board":
         net = BoardNet(generator(seed, "task/network"), scene, settings.task.width)
         local = LocalModel(generator(seed, "local/network"), scene, settings.local.width)
-        return Agent(spec, settings, seed, scene, vocabulary, net, local=local)
+        model = build_model(seed, scene, which, settings.infer)
+        pi_exp = untrained_explorer(generator(seed, "explore/network"), scene, settings.task.width)
+        return Agent(spec, settings, seed, scene, vocabulary, net, model, pi_exp, local=local)
     task = NETWORKS[settings.task.network](generator(seed, "task/network"), scene, settings.task.width, which)
     explorer = explorer_from(task, which, generator(seed, "explore/network"), settings.explore.from_task)
     model = build_model(seed, scene, which, settings.infer)

@@ -238,6 +238,15 @@ _HOSTED_PPO = PPOConfig(
 )
 HOSTED = Settings(  # any world that is stepped on the host
     TaskConfig("board", 128, 500_000, 150_000, 200, 0.02, _HOSTED_PPO),
+    InferConfig(longest=64, hide_all=0.8),
+    ExploreConfig(
+        250_000,
+        rounds=3,
+        refresh=60,
+        hide_all=0.9,
+        measured=256,
+        ppo=replace(_HOSTED_PPO, envs=64, segment=32, discount=0.97, entropy_coef=0.03),
+    ),
     target_episodes=200,
 )
 HOSTED_SHORTER = replace(HOSTED, task=replace(HOSTED.task, steps=150_000))

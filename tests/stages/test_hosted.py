@@ -280,9 +280,7 @@ def test_saved_and_loaded(trained, tmp_path):
         agent.align(target, oracle=True)
 
 
-def test_hide_and_opa_are_refused_for_hosted_worlds():
+def test_hide_is_refused_for_hosted_worlds():
     world = GymWorld(Rooms, 4, max_steps=40)
     with pytest.raises(UserError, match="everything may look new"):
         stages.train(world, hide=("lava",))
-    with pytest.raises(UserError, match="use the engine bayes"):
-        stages.train(world, engine="opa")

@@ -67,8 +67,13 @@ def imagine(
     )
 
 
+def of_kinds(imagined: Imagined, kind_of: tuple[int, ...]) -> Imagined:
+    """Worlds imagined of pictures, of which several may be one prototype: `kind_of` tells which."""
+    return imagined._replace(truth=jnp.asarray(kind_of, jnp.int32)[imagined.truth])
+
+
 def hide(world: Imagined, tiles: Array, prototypes: int, hideable: tuple[int, ...]) -> Array:
-    """Grids of prototypes [B, ..., H, W] to grids of codes of the same shape."""
+    """Grids of prototypes, or of the pictures that a world was imagined of, [B, ..., H, W], to codes of the same shape."""
     flat = tiles.reshape(len(tiles), -1).astype(jnp.int32)
 
     def codes(slot: Array) -> Array:

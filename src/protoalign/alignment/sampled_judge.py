@@ -11,7 +11,7 @@ What the judge says allows for assignments that were not found. The pool's own s
 for the first time, after some eight steps, the best assignment was right in 36 of 40 targets, and in all of them in the end. So
 1 / (2 + steps) of every probability is kept back. It is an allowance, not a calibration.
 
-It serves hosted worlds, in which no q_theta can be trained.
+It serves hosted worlds.
 """
 
 from collections.abc import Callable

@@ -85,13 +85,13 @@ class TargetJudge:
         self.rows = 0  # how many of them count
         one: Any = np.zeros((1, 1), np.int32)
         start = Imagined(one, one, None, one, one == 0)
-        self.unmet = weight * np.asarray(_believe(model, model.begin(1, 1), start))[0, 0] if whole else None
+        self.unmet = weight * np.asarray(believe(model, model.begin(1, 1), start))[0, 0] if whole else None
 
     def begin(self, seen: np.ndarray, types: int, numbers: np.ndarray, first: bool = True) -> None:
         """An episode's first picture, or one from which to judge anew."""
         self.codes, self.numbers = self.slots.codes(seen, types), numbers
         self.hidden = self.model.begin(1, self.slots.number)
-        self.raw = _believe(self.model, self.hidden, self.slots.imagined())
+        self.raw = believe(self.model, self.hidden, self.slots.imagined())
         self.scores.append(np.zeros((0, len(self.model.hideable))))
         self._keep(types)
 
@@ -186,7 +186,8 @@ class TargetModel:
 
 
 @eqx.filter_jit
-def _believe(model: InferenceModel, hidden: Array, imagined: Imagined) -> Array:
+def believe(model: InferenceModel, hidden: Array, imagined: Imagined) -> Array:
+    """Its scores, compiled."""
     return model.score(hidden, imagined)
 
 

@@ -15,7 +15,7 @@ from protoalign.alignment import assignments, hypotheses
 from protoalign.alignment.broadcast import BroadcastNet
 from protoalign.alignment.exploration import Explorer, ImaginedWorld, explore, explorer_from
 from protoalign.alignment.focus import FocusNet
-from protoalign.alignment.imagination import Imagined, hide, imagine
+from protoalign.alignment.imagination import Imagined, hide, imagine, of_kinds
 from protoalign.alignment.inference import InferenceModel, PatchNet, Step
 from protoalign.rl.history import Episodes, join
 from protoalign.rl.networks import Scene
@@ -173,13 +173,17 @@ def rate(i: int, updates: int, first: float, last: float) -> Array:
 
 
 @lru_cache(maxsize=8)  # one compiled program for training and refreshing
-def make_fit(hide_all: float, twice: float) -> Callable[..., Any]:
-    """`fit(model, optimiser_state, rows, key, rate) -> model, optimiser_state, metrics`: one gradient step, jitted."""
+def make_fit(hide_all: float, twice: float, kind_of: tuple[int, ...] = ()) -> Callable[..., Any]:
+    """`fit(model, optimiser_state, rows, key, rate) -> model, optimiser_state, metrics`: one gradient step, jitted.
+
+    `kind_of`: rows show pictures, each with a look of its own, and this is which prototype each of them is.
+    """
 
     @eqx.filter_jit
     def fit(model: Any, state: Any, rows: Rows, key: Array, rate: Array) -> Any:
         second = 0.0 if model.scene.cell is not None else twice
-        imagined = imagine(key, len(rows.action), len(model.hideable), hide_all, second, model.scene.grid)
+        imagined = imagine(key, len(rows.action), len(kind_of or model.hideable), hide_all, second, model.scene.grid)
+        imagined = of_kinds(imagined, kind_of) if kind_of else imagined
         grads, metrics = jax.grad(loss, has_aux=True)(model, rows, imagined)
         steps, state = OPTIMISER.update(grads, state)
         return optax.apply_updates(model, jax.tree.map(lambda x: -rate * x, steps)), state, metrics
@@ -188,10 +192,16 @@ def make_fit(hide_all: float, twice: float) -> Callable[..., Any]:
 
 
 def train_inference(
-    store: Store, config: InferConfig, model: InferenceModel, history: Episodes, seed: int, title: str = ""
+    store: Store,
+    config: InferConfig,
+    model: InferenceModel,
+    history: Episodes,
+    seed: int,
+    title: str = "",
+    kind_of: tuple[int, ...] = (),
 ) -> tuple[InferenceModel, float]:
-    """q_theta trained on the history (pre-training); and the seconds that took."""
-    gradient_step = make_fit(config.hide_all, config.twice)
+    """q_theta trained on the history (pre-training), `kind_of` as for `make_fit`; and the seconds that took."""
+    gradient_step = make_fit(config.hide_all, config.twice, kind_of)
     key, rates = stream(seed, "infer/imagine"), (config.updates, config.learning_rate, config.final_learning_rate)
 
     def update(state: dict[str, Any], i: int) -> tuple[dict[str, Any], dict[str, Any]]:

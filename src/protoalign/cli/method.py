@@ -70,7 +70,7 @@ def run(
     def show(name: Engine, result: dict[str, Any]) -> None:
         with beside_bars():
             show_transfer(result | result["engines"][name], False)
-            if name == "bayes" and "opa" in engines_of(world, engine) and "opa" not in result["engines"]:
+            if name == "bayes" and "opa" in engines_of(engine) and "opa" not in result["engines"]:
                 say("That was bayes. Next: opa, the paper's way, whose policy to explore is being trained.")
 
     shown = None if json else show
@@ -142,6 +142,8 @@ def model(run: Folder, updates: int | None = None, json: bool = False) -> None:
     if json:
         return print_json(result)
     found = result["bayes"]
+    if "one_episode_correct" not in found:  # a hosted world
+        return say(f"the world model is fitted. Next: protoalign transfer {run}, or protoalign infer {run} for opa")
     one, two = found["one_episode_correct"], found["two_episodes_correct"]
     say(f"everything right after one, two episodes: {one:.4f}, {two:.4f}. Next: protoalign transfer {run}")
 
@@ -204,9 +206,7 @@ def _stage(run: Path, *names: str, **budget: int | None) -> dict[str, Any]:
         agent = replace(agent, settings=shorten(agent.settings, **budget))
         world = world_of(store, agent.spec.name)
         if agent.local is not None or agent.settings.task.network == "board":
-            if names[0] != "model":
-                raise UserError(f"{agent.spec.name} is stepped on the host: use 'protoalign model' there")
-            names = ("hosted_model",)
+            names = (f"hosted_{names[0]}",)
         for name in names:
             agent = getattr(stages, name)(world, store, agent)
     return store.result()

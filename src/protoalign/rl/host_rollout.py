@@ -4,7 +4,7 @@ A step after an episode's end resets the game, as in compiled worlds. Games cann
 their own, at the start of every leg of some updates; checkpoints lie between legs, and a run that goes on plays the same.
 """
 
-from typing import Any
+from typing import Any, Self
 
 import equinox as eqx
 import jax
@@ -47,7 +47,7 @@ class HostVector:
         self.boards: list[set[bytes]] = [set() for _ in range(number)]  # that were seen in each episode
         self.new = np.zeros(number, bool)  # whether what is seen now is the first of its kind in the episode
 
-    def __enter__(self) -> "HostVector":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -106,7 +106,7 @@ class HostVector:
 
 
 @eqx.filter_jit
-def _choose(net: ActorCritic, seen: Observation, key: Array, time: Any) -> tuple[Any, Array, Array, Array]:
+def choose(net: ActorCritic, seen: Observation, key: Array, time: Any) -> tuple[Any, Array, Array, Array]:
     noise = gumbel(jax.random.fold_in(key, time), (len(seen.tiles), net.heads.policy.bias.shape[0]))  # type: ignore[attr-defined]
     return act(net, seen, noise)
 
@@ -139,7 +139,7 @@ def collect(
     sums = {"episodes": 0.0, "return_sum": 0.0, "length_sum": 0.0}
     for time in range(steps):
         seen = games.seen()
-        encoded, chosen, log_prob, value = _choose(net, seen, key, np.uint32(time))
+        encoded, chosen, log_prob, value = choose(net, seen, key, np.uint32(time))
         action = np.asarray(chosen)
         reward, terminated, truncated, reset = games.step(action)
         earned.append(reward)
@@ -169,7 +169,7 @@ def play_with_slips(games: HostVector, net: ActorCritic, rng: np.random.Generato
     rows: list[Any] = []
     for time in range(-(-steps // games.number)):
         seen = games.seen()
-        chosen = np.asarray(_choose(net, seen, key, np.uint32(time))[1])
+        chosen = np.asarray(choose(net, seen, key, np.uint32(time))[1])
         slips = rng.random(games.number) < chance
         action = np.where(slips, rng.integers(games.actions, size=games.number), chosen).astype(np.uint8)
         rows.append((seen, action, *games.step(action)))

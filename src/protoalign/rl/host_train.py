@@ -19,7 +19,7 @@ from protoalign.rl.rollout import Record, Segment
 from protoalign.rl.train import Store, summarise
 from protoalign.rng import generator, stream
 from protoalign.runtime import compile_well
-from protoalign.settings import TaskConfig
+from protoalign.settings import PPOConfig, TaskConfig
 from protoalign.worlds.gym import GymWorld
 from protoalign.worlds.tile_dictionary import MOST, TileDictionary
 
@@ -92,7 +92,7 @@ def train(
                 )
                 in_games += time.monotonic() - since
                 if learn is None:
-                    learn = _program(config, total, state, segment, last, shuffle_key)
+                    learn = learning_program(config.ppo, total, state, segment, last, shuffle_key)
                     bar.begin()
                 state, metrics = jax.block_until_ready(learn(state, segment, last, shuffle_key))  # else games seem to take long
                 rows.append(metrics | sums)
@@ -169,8 +169,10 @@ def _look_round(games: HostVector, rng: np.random.Generator, actions: int, scale
     scale.renew()
 
 
-def _program(config: TaskConfig, total: int, state: Any, segment: Segment, last: Array, key: Array) -> Any:
+def learning_program(config: PPOConfig, total: int, state: Any, segment: Segment, last: Array, key: Array) -> Any:
+    """PPO's learning from a segment, compiled: `program(state, segment, last, key)`; it writes over the state."""
+
     def program(state: Any, segment: Segment, last: Array, key: Array) -> Any:
-        return ppo.learn(config.ppo, total, state, segment, last, key)
+        return ppo.learn(config, total, state, segment, last, key)
 
     return compile_well(jax.jit(program, donate_argnums=0).lower(state, segment, last, key))

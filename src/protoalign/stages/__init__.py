@@ -8,6 +8,8 @@ agent = explore(world, store, infer(world, store, agent))  # for the engine opa
 
 from protoalign.stages.bayes import finder, judge_of, model, variants
 from protoalign.stages.hosted import model as hosted_model
+from protoalign.stages.hosted_opa import explore as hosted_explore
+from protoalign.stages.hosted_opa import infer as hosted_infer
 from protoalign.stages.opa import explore, infer
 from protoalign.stages.setup import Store, check_world, past, settings_of, source_of
 from protoalign.stages.source import task
@@ -20,6 +22,8 @@ __all__ = [
     "check_world",
     "explore",
     "finder",
+    "hosted_explore",
+    "hosted_infer",
     "hosted_model",
     "infer",
     "judge_of",

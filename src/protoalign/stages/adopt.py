@@ -77,7 +77,7 @@ def _watched(policy: Any, world: GymWorld, store: Store, steps: int, seed: int, 
     vocabulary = Vocabulary.each(dictionary.pictures, counts)
     agent = untrained(world.spec, settings, seed, scene_of(world, len(dictionary)), vocabulary)
     spec = world.spec if world.truth is None else replace(world.spec, truth=named(world, vocabulary))
-    agent = replace(agent, spec=spec, task=None, local=None, adopted=policy)
+    agent = replace(agent, spec=spec, task=None, local=None, model=None, explorer=None, adopted=policy)
     earned = evaluate(play, world.make(), EVALUATED, 900_000 + 1000 * seed)
     if isinstance(store, Run):
         agent.save(store.path)

@@ -55,7 +55,7 @@ def task(world: GymWorld, store: Store, seed: int, settings: Settings, preset: s
     counts = np.bincount(np.asarray(record.observation.tiles).reshape(-1), minlength=len(dictionary))
     vocabulary = Vocabulary.each(dictionary.pictures, counts)
     agent = untrained(world.spec, settings, seed, scene_of(world, len(dictionary)), vocabulary)
-    agent = replace(agent, task=net, local=None)
+    agent = replace(agent, task=net, local=None, model=None, explorer=None)
     if world.truth is not None:
         agent = replace(agent, spec=replace(world.spec, truth=named(world, vocabulary)))
     measured = time.monotonic()

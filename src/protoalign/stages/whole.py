@@ -10,7 +10,7 @@ from protoalign.agent import Agent
 from protoalign.errors import UserError
 from protoalign.runs import Memory, Run
 from protoalign.settings import ENGINES, Engine
-from protoalign.stages import hosted
+from protoalign.stages import hosted, hosted_opa
 from protoalign.stages.bayes import dynamics, model, variants
 from protoalign.stages.opa import explore, infer
 from protoalign.stages.rehearsal import rehearse
@@ -45,7 +45,7 @@ def train(
     store: Store = Memory() if out is None else Run(Path(out))
     world = registry.make(world) if isinstance(world, str) else world
     with store.lock(), learning(world, store, seed, preset, steps, explore_steps, hide, engine) as trained_for:
-        agents = [trained_for(name) for name in engines_of(world, engine)]
+        agents = [trained_for(name) for name in engines_of(engine)]
         if engine != "opa":
             agents[0] = variants(world, store, agents[0])
     return replace(agents[0], model=agents[-1].model, explorer=agents[-1].explorer)
@@ -70,11 +70,10 @@ def learning(
     if engine not in (*ENGINES, "both"):
         raise UserError(f"there is no engine '{engine}': use {', '.join(ENGINES)} or both")
     settings = settings_of(world, preset, steps, None, explore_steps, hide)
-    if isinstance(world, GymWorld):
-        if engine == "opa":
-            raise UserError(f"{world.spec.name} is stepped on the host: use the engine bayes there")
-        agent = hosted.model(world, store, hosted.task(world, store, seed, settings, preset))
-        yield lambda name: agent
+    if isinstance(world, GymWorld):  # one after the other: games take all the cores there are
+        agent = hosted.model(world, store, replace(hosted.task(world, store, seed, settings, preset), settings=settings))
+        hosted_world = world
+        yield lambda name: agent if name == "bayes" else hosted_opa.trained(hosted_world, store, agent)
         return
     with beside(store) as later:
         ahead = None if engine == "opa" else lambda: later(lambda: rehearse(world, settings, seed, lambda: store.stopped))
@@ -87,9 +86,9 @@ def learning(
         yield lambda name: opa() if name == "opa" and opa else model(world, store, agent, fitted=fitted)
 
 
-def engines_of(world: World | GymWorld, engine: Engines) -> tuple[Engine, ...]:
-    """The engines asked for; in a hosted world there is one."""
-    return ("bayes",) if isinstance(world, GymWorld) else ENGINES if engine == "both" else (engine,)
+def engines_of(engine: Engines) -> tuple[Engine, ...]:
+    """The engines asked for."""
+    return ENGINES if engine == "both" else (engine,)
 
 
 def _for_opa(world: World, store: Store, agent: Agent) -> Agent:
@@ -120,7 +119,7 @@ def run(
     store = Run(out)
     with store.lock(), learning(world, store, seed, preset, steps, explore_steps, hide, engine) as trained_for:
         store.configure("transfer", {"target": target, "episodes": episodes})  # other targets: the transfer command
-        for name in engines_of(world, engine):
+        for name in engines_of(engine):
             agent = trained_for(name)
             engines = store.result().get("engines", {})
             if name not in engines:

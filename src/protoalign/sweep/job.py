@@ -51,14 +51,14 @@ def _method(job: Job, folder: Path) -> dict[str, Any]:
     result = stages.run(world, folder, job.seed, first, job.episodes, job.preset, job.steps, engine=engine)
     looks: dict[str, Any] = {look: {} for look in job.looks}
     agent = None
-    for name in engines_of(world, engine):
+    for name in engines_of(engine):
         for look in job.looks:
             if look == first:
                 looks[look][name] = result["engines"][name]
                 continue
             agent = agent or stages.train(world, job.seed, folder, job.preset, job.steps, engine=engine)
             looks[look][name] = _transfer(agent, world, look, name, job, folder)
-    asked = {"engines": list(job.engines)}  # a hosted world has bayes alone
+    asked = {"engines": list(job.engines)}
     return _about(job) | asked | {"looks": looks, "seconds": result["seconds"], "task_steps": result["task_steps"]}
 
 
