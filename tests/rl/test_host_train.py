@@ -2,14 +2,17 @@
 
 from functools import cache, partial
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from protoalign import GymWorld, UserError
 from protoalign.rl import host_train
 from protoalign.rl.board_net import BoardNet
-from protoalign.rl.host_rollout import HostVector, collect
+from protoalign.rl.history import cut
+from protoalign.rl.host_rollout import HostVector, collect, play_with_slips
 from protoalign.rl.networks import Scene
 from protoalign.runs import Memory, Run
 from protoalign.settings import PPOConfig, TaskConfig
@@ -83,6 +86,37 @@ def test_what_moves_by_itself_is_nothing_new():
     assert told[Rooms] == set()
     assert told[Drifting] == {FLOOR, WALL}
     assert told[Drifting, "new"] < 0.2
+
+
+def test_games_with_slips_show_what_the_policy_avoids():
+    """One that always goes up, but for slips, which are more frequent in some games than in others."""
+    up = eqx.tree_at(lambda n: n.heads.policy.bias, net(), jnp.array([50.0, 0, 0, 0]))
+    found = []
+    for _ in range(2):
+        with HostVector(world(), 8, TileDictionary((4, 4))) as games:
+            found.append(play_with_slips(games, up, np.random.default_rng(1), 8 * 300, 3))
+    record = found[0]
+    for one, other in zip(jax.tree.leaves(record), jax.tree.leaves(found[1]), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert record.observation.tiles.shape == (2 * 301, 3, 5, 5)  # of eight games, twice three
+    assert record.reset[[300, -1]].all(), "all episodes end where another game's begin"
+    shares = [
+        [np.mean(part[:, i][~reset[:, i]] > 0) for i in range(3)]
+        for part, reset in zip(np.split(record.action, 2), np.split(record.reset, 2), strict=True)
+    ]
+    np.testing.assert_allclose(np.ravel(shares), 0.75 * np.arange(1, 7) / 10, atol=4 * np.sqrt(0.25 / 250))
+    episodes = cut(record)
+    assert episodes.terminated.any()
+    assert (episodes.length <= STEPS).all()
+
+
+def test_the_history_ends_with_slips():
+    store = Memory()
+    host_train.train(store, CONFIG, world(), net(), 0)
+    record = store.recorded("task")
+    steps = int((~record.reset).sum())
+    assert steps > CONFIG.history, "slips come on top"
+    assert CONFIG.recorded == record.action.shape[1]
 
 
 def test_a_segment_is_what_stepping_by_hand_gives():

@@ -294,6 +294,15 @@ def test_the_random_policy_is_even():
     assert (np.asarray(logits) == 0).all()
 
 
+def test_a_fresh_policy_of_boards_expects_nothing_whatever_the_seed():
+    boards = np.random.default_rng(0).integers(0, 20, (32, 7, 7)).astype(np.uint8)
+    for seed in range(4):
+        net = BoardNet(np.random.default_rng(seed), Scene((7, 7), 255, 4, 0, None), 128)
+        logits, value = run(net, Observation(boards, np.zeros((32, 0), np.float32)))
+        assert abs(value).max() < 0.1
+        assert abs(jax.nn.softmax(logits) - 0.25).max() < 0.05
+
+
 def test_a_policy_that_is_short_sighted_sees_only_what_is_near():
     net = BoardNet(np.random.default_rng(0), Scene((7, 7), 255, 4, 0, None), 16)
     net = eqx.tree_at(lambda n: n.scores, net, net.scores.at[1].set(1.0))
