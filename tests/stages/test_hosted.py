@@ -205,10 +205,11 @@ class Fountains(Headed):
 def test_what_nothing_in_the_source_explains_makes_nobody_sure(trained):
     world, agent, _ = trained
     odd = GymWorld(Fountains, 4, max_steps=40)
-    mapping = agent.align(Reskin(odd.make(), seed=2), 3, seed=1)
+    mappings = [agent.align(Reskin(odd.make(), seed=2), episodes, seed=1) for episodes in (3, 8)]
     usual = agent.align(Reskin(world.make(), seed=2), 3, seed=1)
+    mapping = mappings[-1]  # by then a fountain was met, which may have been avoided at first
     assert mapping.unexplained > 3 > 1 > usual.unexplained
-    assert mapping.sureness < 0.5 < usual.sureness
+    assert max(found.sureness for found in mappings) < 0.5 < usual.sureness
     assert any("nothing in the source explains" in doubt for doubt in mapping.doubts)
 
 

@@ -126,11 +126,12 @@ class SampledJudge:
 
     def _surprise(self) -> float:
         """How many nats rewards and ends, each beyond what chance explains, surprise the best assignment: some 3 for one that
-        should not have been at all. Those that do are remembered longest."""
+        should not have been at all. Those that do are remembered longest. That something in sight is none of these explains
+        nothing: or one such type would excuse everything."""
         packed = self.sampler.packs.get("outcome")
         if packed is None or not len(packed.weight) or not self.sampler.pool.shape[1]:
             return 0.0
-        beyond = self.evidence.say_outcomes(packed, self.sampler.best[None], True)[0] - CHANCE
+        beyond = self.evidence.say_outcomes(packed, self.sampler.best[None], True, excused=False)[0] - CHANCE
         rows = self.evidence.rows["outcome"]
         rows.odd = {i for i, nats in zip(rows.kept, beyond, strict=True) if nats > 0}
         return float(np.maximum(beyond, 0).sum())

@@ -289,9 +289,9 @@ class TargetEvidence:
             found += np.where(same & (packed.result != packed.cells[:, MIDDLE])[n], -OTHER_LOOK if excess else OTHER_LOOK, 0.0)
         return found
 
-    def say_outcomes(self, packed: Pack, assignments: np.ndarray, excess: bool = False) -> np.ndarray:
+    def say_outcomes(self, packed: Pack, assignments: np.ndarray, excess: bool = False, excused: bool = True) -> np.ndarray:
         """Log-probabilities [M, N] of outcomes under assignments; patches in which one has nothing else than the first has are
-        not asked again. `excess` as for `say`."""
+        not asked again. `excess` as for `say`. `excused`: where a type in sight is none of these, anything may well happen."""
         (number, tiles), every = packed.cells.shape[:2], len(assignments)
         model, table = self.model, categories(self.model, assignments)
         flat = packed.cells.reshape(-1, 9)
@@ -309,7 +309,7 @@ class TargetEvidence:
         summed = base.reshape(number, tiles, -1).sum(1) + np.stack(more, -1).reshape(every, number, -1)
         kinds, changes = outcomes(model, summed.astype(np.float32))
         odd = (table[:, packed.cells[:, :, MIDDLE]] == self.kinds).any(-1).reshape(-1)
-        share = np.where(odd, UNKNOWN, ANYTHING)
+        share = np.where(odd & excused, UNKNOWN, ANYTHING)
         right = np.broadcast_to(packed.result, (every, *packed.result.shape)).reshape(every * number, -1)
         logs = _mixed(kinds.reshape(every * number, -1), right[:, 0], excess, share)
         for k in range(model.scene.numbers):
