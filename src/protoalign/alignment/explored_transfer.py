@@ -90,6 +90,8 @@ class Exploration:
         self.types = TileTypes(agent.vocabulary, exact=tile)
         self.judge = TargetJudge(agent.model, False)
         self.oddity = Oddity(agent.local, generator(seed, "oddity"))
+        # Which of equals comes first is chance, not the order in which pictures were met.
+        self.order = generator(seed, "order").permutation(len(agent.vocabulary.prototype_of))
         self.met: list[set[int]] = []  # in each episode, the types in sight when an action was chosen
         self.returns: list[float] = []
         self.steps = 0
@@ -132,7 +134,7 @@ class Exploration:
             said[: len(score)] = score
         if not types:
             return Draws(np.zeros((1, 0), np.int32), np.zeros(1, np.float32), np.zeros(0, np.int32), np.zeros(0, bool))
-        kind_of = np.asarray(agent.vocabulary.prototype_of)
+        kind_of = np.asarray(agent.vocabulary.prototype_of)[self.order]
         evidence = by_picture(combined(scores, met), kind_of)
         only = np.bincount(kind_of, minlength=kinds)[kind_of] == 1
         evidence = evidence + np.where(only & self.judge.slots.known[kind_of], np.log(hypotheses.VARIANT), 0.0)

@@ -27,7 +27,7 @@ def run(
     explore_steps: int | None = None,
     target: str = "target",
     episodes: int = 4,
-    engine: Literal["both", "bayes", "opa"] = "both",
+    engine: Literal["both", "bayes", "opa"] | None = None,
     hide: tuple[str, ...] = (),
     tile: int | None = None,
     picture: str | None = None,
@@ -49,7 +49,7 @@ def run(
         explore_steps: Environment steps of opa's exploration policy; the preset's number if not given.
         target: The target's look: target, random:<seed>, a folder of PNG files, or for gym:ID another gym:ID.
         episodes: Episodes in the target while finding out.
-        engine: bayes, opa, or both.
+        engine: bayes, opa, or both; if not given, both in Hunter and Crafter, bayes in worlds that are stepped on the host.
         hide: Kinds of things that may look new in a target; the preset's if none is named.
         tile: Size of a tile in pixels, for worlds called gym:ID; found from pictures if not given.
         picture: Where such a world's picture is: obs, render, or a key of the observation; obs if not given.
@@ -61,20 +61,22 @@ def run(
     runtime.configure()
     from protoalign import stages
     from protoalign.report import page
-    from protoalign.stages.whole import engines_of
+    from protoalign.stages.whole import Engines, engines_of
     from protoalign.worlds import registry
+    from protoalign.worlds.gym import GymWorld
 
     out = out or default_folder(env, seed)
     world = registry.make(env, **_options(tile=tile, picture=picture, workers=workers))
+    engines: Engines = engine or ("bayes" if isinstance(world, GymWorld) else "both")
 
     def show(name: Engine, result: dict[str, Any]) -> None:
         with beside_bars():
             show_transfer(result | result["engines"][name], False)
-            if name == "bayes" and "opa" in engines_of(engine) and "opa" not in result["engines"]:
+            if name == "bayes" and "opa" in engines_of(engines) and "opa" not in result["engines"]:
                 say("That was bayes. Next: opa, the paper's way, whose policy to explore is being trained.")
 
     shown = None if json else show
-    result = stages.run(world, out, seed, target, episodes, preset, steps, explore_steps, hide, engine, shown)
+    result = stages.run(world, out, seed, target, episodes, preset, steps, explore_steps, hide, engines, shown)
     report = out / "report.html"
     if not report.exists() or report.stat().st_mtime < (out / "result.json").stat().st_mtime:
         page.write(out)
