@@ -51,10 +51,11 @@ def frozen_lake(
     size: int = 8,
     slippery: bool = False,
     random_maps: bool = True,
-    max_steps: int = 100,
+    max_steps: int | None = None,
     draw: bool = True,
 ) -> "ToyText":
-    """FrozenLake-v1 on `size` x `size` fields: a new random map in every episode, or Gymnasium's own (of size 4 or 8)."""
+    """FrozenLake-v1 on `size` x `size` fields: a new random map in every episode, or Gymnasium's own (of size 4 or 8). Of at most
+    100 steps, or 200 if it is larger than 4 x 4, as FrozenLake8x8-v1 is."""
     if not isinstance(size, int | np.integer) or size not in SIZES:
         raise UserError(f"size={size!r}: a frozen lake has {SIZES[0]} to {SIZES[-1]} rows")
     if not random_maps and f"{size}x{size}" not in lake.MAPS:
@@ -62,7 +63,8 @@ def frozen_lake(
     board = lake.generate_random_map(size, seed=0) if random_maps else lake.MAPS[f"{size}x{size}"]
     game = gymnasium.make("FrozenLake-v1", desc=board, is_slippery=bool(slippery), disable_env_checker=True)
     maps = _Maps(type(game.unwrapped), size, bool(slippery)) if random_maps else None
-    return ToyText(game.unwrapped, "frozen-lake", look, (size, size), max_steps, draw, maps)
+    longest = (100 if size <= 4 else 200) if max_steps is None else max_steps
+    return ToyText(game.unwrapped, "frozen-lake", look, (size, size), longest, draw, maps)
 
 
 def cliff_walking(look: str = "gymnasium-1.3", max_steps: int = 200, draw: bool = True) -> "ToyText":
