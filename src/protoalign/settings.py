@@ -251,6 +251,7 @@ HOSTED = Settings(  # any world that is stepped on the host
 )
 HOSTED_SHORTER = replace(HOSTED, task=replace(HOSTED.task, steps=150_000))
 HOSTED_LONGER = replace(HOSTED, task=replace(HOSTED.task, steps=1_000_000))
+HOSTED_LONGEST = replace(HOSTED, task=replace(HOSTED.task, steps=3_000_000))
 
 
 def of(own: Mapping[str, Settings], preset: str) -> Settings:

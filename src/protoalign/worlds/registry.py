@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from protoalign.errors import UserError
-from protoalign.settings import HOSTED_LONGER, HOSTED_SHORTER, Settings
+from protoalign.settings import HOSTED_LONGER, HOSTED_LONGEST, HOSTED_SHORTER, Settings
 from protoalign.worlds.base import World
 from protoalign.worlds.crafter.settings import CRAFTER_SETTINGS
 
@@ -192,7 +192,7 @@ WORLDS: list[Row] = [
         "lab2d-pushbox(?:-b(?P<boxes>[1-4]))?(?:-(?P<size>[6-9]|10)x(?P=size))?",
         _pushbox,
         "DeepMind Lab2D's pushbox: 4 boxes on 10 x 10 tiles, a new room every episode; -bN: N boxes; extra: lab2d",
-        {"fast": HOSTED_LONGER},
+        {"fast": HOSTED_LONGEST},
         examples=("lab2d-pushbox", "lab2d-pushbox-b1", "lab2d-pushbox-b1-7x7"),
     ),
     Row(
