@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 from protoalign.alignment import foresight
+from protoalign.alignment.explored_transfer import Oddity
 from protoalign.alignment.hypotheses import VARIANT
 from protoalign.alignment.local_training import transitions_of
 from protoalign.alignment.mapping import Draws
 from protoalign.alignment.sampled_judge import CautiousThompson
 from protoalign.alignment.sampling import resembling
-from protoalign.alignment.target_evidence import MOST
+from protoalign.alignment.target_evidence import MOST, TargetEvidence
 from protoalign.rl.history import Episodes
 from protoalign.rl.networks import Scene
 from protoalign.worlds.base import Observation
@@ -206,6 +207,56 @@ def test_what_nothing_explains_is_not_forgotten():
             break
     assert len(rows.kept) <= MOST["outcome"] < len(rows.rows)
     assert judge.unexplained > 0.8 * found
+
+
+def test_what_nothing_explains_counts_more_the_more_often_it_happens():
+    target = Target(0)
+    target.play(60)
+    judge = target.judge
+    found = []
+    for _ in range(10):
+        judge.watch(0, 0.0, judge.codes, judge.evidence.types, judge.numbers[None], ended=True, over=True)
+        found.append(judge.unexplained)
+    assert found[-1] > 2 * found[0] > 0
+
+
+def test_a_new_outcome_is_kept_even_if_nothing_explains_all_others():
+    evidence = TargetEvidence(many.model()[0].on_host(), np.random.default_rng(0))
+    cave, rows = Cave(np.random.default_rng(0)), evidence.rows["outcome"]
+    for _ in range(MOST["outcome"] + 3):
+        board = cave.reset()
+        evidence.begin(board, 0, NUMBERS[0])
+        evidence.watch(board, 0, 0.0, True, board, 0, (NUMBERS[0], NUMBERS[0]))
+        assert len(rows.rows) - 1 in rows.kept
+        rows.odd = set(rows.kept)
+    assert len(rows.kept) == MOST["outcome"]
+
+
+def test_an_explorer_remembers_what_nothing_explains():
+    """As `test_what_nothing_explains_is_not_forgotten`, where q_theta says what is what; here everything looks as it did."""
+    oddity, cave, rng = (
+        Oddity(many.model()[0], np.random.default_rng(0)),
+        Cave(np.random.default_rng(0)),
+        np.random.default_rng(1),
+    )
+    nothing, numbers = np.zeros(0, int), (NUMBERS[0], NUMBERS[0])
+    board = cave.reset()
+    oddity.begin(board, 0, NUMBERS[0])
+    oddity.watch(board, 0, 0.0, True, board, 0, numbers)  # turning round ended an episode
+    found = oddity.of(nothing)[1]
+    assert found > 2
+    rows = oddity.evidence.rows["outcome"]
+    while len(rows.rows) <= 2 * MOST["outcome"]:
+        oddity.begin(board := cave.reset(), 0, NUMBERS[0])
+        for _ in range(20):
+            before, action = board, int(rng.choice(3, p=many.RANDOM))
+            board, reward, ended = cave.step(action)
+            oddity.watch(before, action, reward, ended, board, 0, numbers)
+            oddity.of(nothing)
+            if ended:
+                break
+    assert 0 in rows.kept
+    assert oddity.of(nothing)[1] > 0.8 * found
 
 
 def test_evidence_of_another_judge_is_added_and_replaced():

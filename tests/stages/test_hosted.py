@@ -175,6 +175,10 @@ def test_a_world_that_works_in_another_way_is_strange(trained):
     assert mapping.strangeness > 2 > usual.strangeness
     assert mapping.sureness == 0.0
     assert any("would hardly ever happen in the source" in doubt for doubt in mapping.doubts)
+    as_in_source = agent.align(odd.make(), 2, seed=1)  # there is nothing to find out, and nothing is understood
+    assert as_in_source.strangeness > 2
+    assert as_in_source.sureness == 0.0
+    assert agent.align(world.make(), 2, seed=1).sureness > 0.9
 
 
 class Fountains(Headed):

@@ -18,7 +18,6 @@ from protoalign.alignment import hypotheses
 from protoalign.alignment.hosted_exploration import by_picture, combined
 from protoalign.alignment.hosted_imagination import show
 from protoalign.alignment.mapping import Draws, Mapping
-from protoalign.alignment.sampled_judge import CHANCE
 from protoalign.alignment.sampled_transfer import tile_of
 from protoalign.alignment.sampling import Sampler
 from protoalign.alignment.target_evidence import TargetEvidence
@@ -68,18 +67,15 @@ class Oddity:
 
     def of(self, prototypes: np.ndarray) -> tuple[float, float]:
         """Strangeness and what is unexplained, as `SampledJudge` has them, if types are these prototypes [T]."""
-        if not self.steps or not len(prototypes):
+        if not self.steps:
             return 0.0, 0.0
         evidence = self.evidence
+        evidence.take_new()  # all is asked anew
         sampler = Sampler(evidence, (), np.random.default_rng(0))
         sampler.pool, sampler.pairs = prototypes[None].astype(np.int64), np.zeros((len(prototypes), sampler.none + 1))
         sampler.packs = {sort: evidence.pack(sort) for sort in evidence.rows}
         strange = max(sampler.excess(sampler.packs)[0], 0.0) / self.steps
-        outcomes = sampler.packs["outcome"]
-        if not len(outcomes.weight):
-            return strange, 0.0
-        lost = evidence.say_outcomes(outcomes, sampler.pool, True)[0]
-        return strange, float(np.maximum(lost - CHANCE, 0).sum())
+        return strange, evidence.unexplained(sampler.packs["outcome"], sampler.pool[0])
 
 
 class Exploration:

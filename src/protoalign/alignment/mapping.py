@@ -187,11 +187,12 @@ class Mapping:
         own = self.missed * (1 - SHARED)
         absent = float(np.prod(np.where(unmet, own / (own + SHARED), 1.0)))
         if self.draws is not None:
+            explained = absent / (1 + OTHER_RULES * float(np.expm1(min(self.unexplained, 100))))
             if not self.draws.acted.any():
-                return absent
+                return explained
             taken = np.isin(self.hideable, self.prototypes[self.draws.acted])
             share = min(float(np.exp(self.draws.leading()[1][0])), 1.0)
-            return absent * share * float(np.prod(self.familiar[taken])) / (1 + OTHER_RULES * float(np.expm1(self.unexplained)))
+            return explained * share * float(np.prod(self.familiar[taken]))
         if self.posterior is not None:  # all orders of what was not met are alike
             orders = factorial(len(self.score) - len(self.tile_types)) / factorial(int(unmet.sum()))
             return min(float(np.exp(self.posterior.max())) * orders, 1.0) * absent

@@ -30,7 +30,6 @@ TOLD = 0.2  # difference of probabilities of an outcome that is worth rememberin
 WORTH_AVOIDING = 0.5  # danger of a prototype
 SHARPNESS = 4.0  # the posterior to this power is what is drawn from
 SELDOM = 5  # steps after which it is asked again how strange a target is
-CHANCE = 2.5  # nats by which an outcome may surprise without being odd
 FORESEEN = 8  # draws that are asked what they foresee
 DARED = 0.1  # probability of a great loss, or that a tile type is dangerous, that is not worth it
 BOLDER = 2**0.5  # how much more is dared each time that a board is seen again
@@ -55,7 +54,7 @@ class SampledJudge:
         self.sampler = Sampler(self.evidence, hideable, rng)
         self.steps = 0
         self.acted = np.zeros(0, bool)  # [T], whether a type was in sight when an action was to be chosen
-        self.unexplained = 0.0  # nats of surprise that no assignment explains, see `_surprise`
+        self.unexplained = 0.0  # nats of surprise that no assignment explains
         self._strange = 0, 0.0  # from which step on it is computed again, and what it was
 
     def begin(self, seen: np.ndarray, types: int, numbers: np.ndarray, first: bool = True) -> None:
@@ -117,24 +116,12 @@ class SampledJudge:
     @property
     def strangeness(self) -> float:
         """How many nats a step, more than is to be expected, what happened surprises the best assignment."""
-        if not self.sampler.pool.shape[1] or not self.steps:
+        if not self.steps:
             return 0.0
         if self.steps >= self._strange[0]:
             excess = max(self.sampler.excess(self.sampler.packs)[0], 0.0)
             self._strange = self.steps + SELDOM, excess / self.steps
         return self._strange[1]
-
-    def _surprise(self) -> float:
-        """How many nats rewards and ends, each beyond what chance explains, surprise the best assignment: some 3 for one that
-        should not have been at all. Those that do are remembered longest. That something in sight is none of these explains
-        nothing: or one such type would excuse everything."""
-        packed = self.sampler.packs.get("outcome")
-        if packed is None or not len(packed.weight) or not self.sampler.pool.shape[1]:
-            return 0.0
-        beyond = self.evidence.say_outcomes(packed, self.sampler.best[None], True, excused=False)[0] - CHANCE
-        rows = self.evidence.rows["outcome"]
-        rows.odd = {i for i, nats in zip(rows.kept, beyond, strict=True) if nats > 0}
-        return float(np.maximum(beyond, 0).sum())
 
     def _open(self, action: int) -> bool:
         """Whether it is open, by the likeliest assignments, what an action here will lead to."""
@@ -149,7 +136,7 @@ class SampledJudge:
         here = self.codes[self.codes < self.sampler.none]
         self.sampler.known[here] |= np.isin(here, self.hideable)
         self.sampler.update()
-        self.unexplained = self._surprise()
+        self.unexplained = self.evidence.unexplained(self.sampler.packs["outcome"], self.sampler.best)
         self.acted = np.append(self.acted, np.zeros(self.sampler.pool.shape[1] - len(self.acted), bool))
         if not over:
             self.acted[np.unique(self.codes[self.codes >= self.sampler.none]) - self.sampler.none] = True

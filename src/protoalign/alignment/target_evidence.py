@@ -36,6 +36,7 @@ MOST = {
 }  # examples kept of each sort: the latest; changes before other next tiles, outcomes that nothing explains before others
 STILL = 0.5  # weight of a masked tile: neighbours are each other's evidence, so it would else be counted twice
 ASIDE = 2  # tiles near a change that are kept of each step, by chance
+CHANCE = 2.5  # nats by which an outcome may surprise without being odd
 OTHER_LOOK = np.log(0.01)  # that a thing which stays what it is looks different after a step
 FIRSTS = 16  # first pictures of which the numbers of tiles are kept
 LAST = 0.3  # weight of what the last picture of an episode shows: it may show anything
@@ -178,7 +179,8 @@ class TargetEvidence:
         if more:
             self.new.append((sort, i, more))
         if len(rows.kept) > MOST[sort]:
-            dull = (j for j in rows.kept if self._dull(sort, j))
+            spared = i if sort == "outcome" else -1  # or a new one would go before it was judged
+            dull = (j for j in rows.kept if j != spared and self._dull(sort, j))
             j = next(dull, next(iter(rows.kept)))
             self.new.append((sort, j, -rows.kept.pop(j)))
 
@@ -308,13 +310,24 @@ class TargetEvidence:
         more = [np.bincount(where, (parts[:, k] - base[p, k]), every * number) for k in range(parts.shape[1])]
         summed = base.reshape(number, tiles, -1).sum(1) + np.stack(more, -1).reshape(every, number, -1)
         kinds, changes = outcomes(model, summed.astype(np.float32))
-        odd = (table[:, packed.cells[:, :, MIDDLE]] == self.kinds).any(-1).reshape(-1)
-        share = np.where(odd & excused, UNKNOWN, ANYTHING)
+        unknown = (table[:, packed.cells[:, :, MIDDLE]] == self.kinds).any(-1).reshape(-1)
+        share = np.where(unknown & excused, UNKNOWN, ANYTHING)
         right = np.broadcast_to(packed.result, (every, *packed.result.shape)).reshape(every * number, -1)
         logs = _mixed(kinds.reshape(every * number, -1), right[:, 0], excess, share)
         for k in range(model.scene.numbers):
             logs = logs + _mixed(changes[:, :, k].reshape(every * number, 3), right[:, 1 + k], excess, share)
         return logs.reshape(every, number)
+
+    def unexplained(self, packed: Pack, assignment: np.ndarray) -> float:
+        """How many nats all outcomes that are kept, as `pack` gives them, surprise an assignment [T], each beyond what chance
+        explains: some 3 for one that should not have been at all. Those that do are remembered longest. That something in sight
+        is none of these explains nothing: or one such type would excuse everything."""
+        if not len(packed.weight):
+            return 0.0
+        beyond = np.maximum(self.say_outcomes(packed, assignment[None], True, excused=False)[0] - CHANCE, 0)
+        rows = self.rows["outcome"]
+        rows.odd = {i for i, nats in zip(rows.kept, beyond, strict=True) if nats > 0}
+        return float(beyond @ packed.weight)
 
     def total(self, packs: dict[str, Pack], assignments: np.ndarray) -> np.ndarray:
         """What examples say of assignments [M, T], weighed and summed: [M]."""

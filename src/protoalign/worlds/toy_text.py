@@ -54,8 +54,8 @@ def frozen_lake(
     max_steps: int | None = None,
     draw: bool = True,
 ) -> "ToyText":
-    """FrozenLake-v1 on `size` x `size` fields: a new random map in every episode, or Gymnasium's own (of size 4 or 8). Of at most
-    100 steps, or 200 if it is larger than 4 x 4, as FrozenLake8x8-v1 is."""
+    """FrozenLake-v1 on `size` x `size` fields: a new random map in every episode, or Gymnasium's own (of size 4 or 8). At most
+    100 steps an episode, or 200 if the lake is larger than 4 x 4, as in FrozenLake8x8-v1."""
     if not isinstance(size, int | np.integer) or size not in SIZES:
         raise UserError(f"size={size!r}: a frozen lake has {SIZES[0]} to {SIZES[-1]} rows")
     if not random_maps and f"{size}x{size}" not in lake.MAPS:
