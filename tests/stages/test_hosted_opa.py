@@ -92,6 +92,12 @@ def test_a_target_is_explored(trained, world, tmp_path):
     assert again.sureness == pytest.approx(mapping.sureness)
 
 
+def test_nobody_is_sure_before_the_first_step(trained, world):
+    agent = replace(trained[1], presence=np.zeros_like(trained[1].presence))  # nothing is missed
+    mapping = agent.align(Reskin(world.make(), seed=2), 1, engine="opa")
+    assert mapping.trace.sureness[0] < 0.1
+
+
 def test_what_looks_as_in_the_source_is_known(trained, world):
     mapping = trained[1].align(world.make(), 1, engine="opa")
     assert not len(mapping.prototypes)

@@ -101,13 +101,13 @@ class Exploration:
         self.codes, self.numbers = self.types.see(picture), numbers
         self.judge.begin(self.codes, len(self.types), numbers[None])
         self.oddity.begin(self.codes, len(self.types), numbers)
-        self.met.append(set())
+        self.met.append(self._in_sight())
         self.returns.append(0.0)
 
     def act(self) -> int:
         """The next action."""
         first, slots = len(self.agent.names), self.judge.slots
-        self.met[-1] |= set(np.unique(self.codes[self.codes >= first]).tolist())
+        self.met[-1] |= self._in_sight()
         met = np.zeros((1, slots.number), bool)
         met[0, [c - first for c in self.met[-1]]] = True
         met[0, slots.room :] = slots.known
@@ -123,6 +123,9 @@ class Exploration:
         self.numbers = numbers
         self.returns[-1] += reward
         self.steps += 1
+
+    def _in_sight(self) -> set[int]:
+        return set(np.unique(self.codes[self.codes >= len(self.agent.names)]).tolist())
 
     def draws(self) -> Draws:
         """The posterior: assignments with their probabilities."""
