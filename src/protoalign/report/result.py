@@ -32,10 +32,13 @@ class Row(NamedTuple):
     found: str  # what it was taken for
     probability: float
     unseen: bool  # False: it looks as in the source
+    judged: bool | None = None  # whether that is right, if the judge has said so
 
     @property
     def right(self) -> bool | None:
-        """Prototypes of one kind are numbered: `wall 2` is a wall."""
+        """Whether it was taken for what it is; if that is not said, by the names: of one kind they are numbered, `wall 2`."""
+        if self.judged is not None:
+            return self.judged
         return None if self.true is None else self.true in (self.found, re.sub(r" [0-9]+$", "", self.found))
 
 
@@ -208,7 +211,8 @@ class Result:
         for row in value:
             part = Result(row, f"'mapping' in {self.where}")
             true = None if "true" not in part else part.text("true")
-            rows.append(Row(true, part.text("found"), part.number("probability"), part.flag("unseen") is not False))
+            unseen = part.flag("unseen") is not False
+            rows.append(Row(true, part.text("found"), part.number("probability"), unseen, part.flag("right")))
         return rows
 
     def extra(self) -> dict[str, dict[str, Any]]:
