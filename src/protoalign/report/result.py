@@ -16,7 +16,9 @@ PLAYED = {  # how the columns of a table are called, by the beginning of a figur
     "target_own": "target, its own games",
 }
 COMMON = ("return", "return_se", "length", "episodes")  # told of any world
-TOLD = tuple(f"{n}_correct" for n in ("one_episode", "two_episodes", "three_episodes", "four_episodes"))  # in training
+AFTER = ("one_episode", "two_episodes", "three_episodes", "four_episodes")
+TOLD = tuple(f"{n}_correct" for n in AFTER)  # in training: how often everything was right
+MET = tuple(f"{n}_met_correct" for n in AFTER)  # the same of hosted worlds: how often all was that was met
 RETURNS = {  # by who played
     "source": "source_return",
     "target_before": "target_return_before",
@@ -79,7 +81,7 @@ class Result:
             self.count(key)
         for key in ("explore_steps", "sure_after"):
             self.maybe(key)
-        for key in TOLD:
+        for key in (*TOLD, *MET):
             self.share(key) if key in self else None
         self.engine  # noqa: B018
         for key in (*RETURNS.values(), "ratio", "ratio_own"):

@@ -37,12 +37,12 @@ def infer(world: GymWorld, store: Store, agent: Agent) -> Agent:
 
 
 def explore(world: GymWorld, store: Store, agent: Agent) -> Agent:
-    """Train the exploration policy pi_exp, and measure how often one, two and four episodes tell all that they show."""
+    """Train the exploration policy pi_exp, and measure how often one, two and four episodes tell all that is met."""
     config, name, seed = agent.settings.explore, world.spec.name, agent.seed
     if agent.model is None:
         raise UserError("there is no inference model yet: train one with 'protoalign infer' first")
     store.configure("explore", plain(config))
-    if agent.explorer is not None and "one_episode_correct" in store.result():
+    if agent.explorer is not None and "one_episode_met_correct" in store.result():
         return agent
     vocabulary, longest = agent.vocabulary, agent.longest
     net = exploration.explorer_from(
