@@ -52,7 +52,7 @@ def trained(world):
     store = Memory()
     with well_compiled():
         before = hosted.model(world, store, hosted.task(world, store, SEED, SMALL, "fast"))
-        return before, hosted_opa.trained(world, store, before), store
+        return before, hosted_opa.explore(world, store, hosted_opa.infer(world, store, before)), store
 
 
 def test_one_agent_for_both_engines(trained):
@@ -155,7 +155,7 @@ def test_nothing_is_strange_before_anything_happened(trained):
 
 def test_boards_of_another_size_are_refused(trained):
     larger = GymWorld(lambda: Rooms(size=7), 4, max_steps=60)
-    with pytest.raises(UserError, match="shows 7 x 7 tiles, the source 5 x 5"):
+    with pytest.raises(UserError, match="28 x 28 pixels; the source shows 5 x 5 tiles"):
         trained[1].align(Reskin(larger.make(), seed=9), 1, engine="opa")
 
 
@@ -172,7 +172,7 @@ def test_saved_and_loaded(trained, world, tmp_path):
 
 def test_stages_that_are_done_are_not_done_again(trained, world):
     _, agent, store = trained
-    assert hosted_opa.trained(world, store, agent) is agent
+    assert hosted_opa.explore(world, store, hosted_opa.infer(world, store, agent)) is agent
 
 
 def test_stages_in_the_wrong_order_are_refused(trained, world):
@@ -191,7 +191,8 @@ def test_both_engines_are_run_in_a_folder(trained, world, tmp_path, monkeypatch)
     kept = {"source_return": 0.5, "bayes": {}}
     monkeypatch.setattr(hosted, "task", lambda world, store, *more: store.add_result(kept) and before)
     monkeypatch.setattr(hosted, "model", lambda world, store, agent: agent)
-    monkeypatch.setattr(hosted_opa, "trained", lambda world, store, one: replace(one, **_parts(agent)))
+    monkeypatch.setattr(hosted_opa, "infer", lambda world, store, one: one)
+    monkeypatch.setattr(hosted_opa, "explore", lambda world, store, one: replace(one, **_parts(agent)))
     monkeypatch.setattr(setup, "HOSTED", SMALL)
     assert stages.train(world, engine="both").engines == ("bayes", "opa")
     assert stages.train(world, engine="opa").explorer is agent.explorer

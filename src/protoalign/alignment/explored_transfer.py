@@ -24,7 +24,6 @@ from protoalign.alignment.sampling import Sampler
 from protoalign.alignment.target_evidence import TargetEvidence
 from protoalign.alignment.target_judge import TargetJudge
 from protoalign.alignment.transfer import Trace, check_limits, check_target, split
-from protoalign.errors import UserError
 from protoalign.perception.tile_types import TileTypes
 from protoalign.perception.vocabulary import Vocabulary
 from protoalign.rl.networks import ActorCritic
@@ -173,7 +172,7 @@ def align_explored(
     for episode in range(episodes):
         if episode:
             observation, _ = target.reset()
-        _check(target, agent.spec, tile, observation)
+        check_target(target, agent.spec, tile, observation)
         picture, numbers = split(observation)
         exploration.begin(picture, numbers)
         now: Mapping | None = exploration.mapping()
@@ -182,7 +181,7 @@ def align_explored(
             trace.before(episode, picture, now)  # what is believed is asked once an episode: it takes its time
             now = None
             observation, reward, terminated, truncated, _ = target.step(np.int64(action))
-            _check(target, agent.spec, tile, observation)
+            check_target(target, agent.spec, tile, observation)
             picture, numbers = split(observation)
             exploration.learn(action, float(reward), picture, numbers, bool(terminated))
             trace.after(action, float(reward))
@@ -192,16 +191,6 @@ def align_explored(
             break
     exploration.types.freeze()
     return replace(exploration.mapping(), trace=trace.moment(len(exploration.types)))
-
-
-def _check(target: gymnasium.Env, spec: Spec, tile: tuple[int, int], observation: Any) -> None:
-    check_target(target, spec, tile, observation, any_size=True)
-    height, width = (n // m for n, m in zip(split(observation)[0].shape, tile, strict=False))
-    if (height, width) != spec.grid:
-        raise UserError(
-            f"the target shows {height} x {width} tiles, the source {spec.grid[0]} x {spec.grid[1]}: opa needs boards of the "
-            "same size, use the engine bayes"
-        )
 
 
 @eqx.filter_jit

@@ -148,8 +148,6 @@ def _refreshed(
     update: int,
 ) -> InferenceModel:
     """q_theta after more training, half on the history, half on fresh episodes."""
-    if not len(fresh.length):
-        return model
     gradient_step = make_fit(infer.hide_all, infer.twice, kind_of)
     rates = config.refresh, config.refresh_rate, 0.1 * config.refresh_rate
     key, moments = jax.random.fold_in(stream(seed, "explore/refresh"), update), OPTIMISER.init(model)
