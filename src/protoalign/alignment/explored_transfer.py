@@ -29,6 +29,7 @@ from protoalign.perception.vocabulary import Vocabulary
 from protoalign.rl.networks import ActorCritic
 from protoalign.rl.rollout import act
 from protoalign.rng import generator, gumbel
+from protoalign.runtime import on_one_thread
 from protoalign.worlds.base import Spec
 
 KEPT = 96  # assignments, the likeliest
@@ -113,6 +114,7 @@ class Exploration:
         believed = self.judge.believed(len(self.types))
         return int(_chosen(self.agent.explorer, believed, met, first, jax.random.fold_in(self.key, self.steps)))
 
+    @on_one_thread
     def learn(self, action: int, reward: float, picture: np.ndarray, numbers: np.ndarray, ended: bool) -> None:
         """What came of an action; `ended`: the episode, by itself."""
         before, self.codes = self.codes, self.types.see(picture)
@@ -148,6 +150,7 @@ class Exploration:
             found[best].astype(np.int32), logs.astype(np.float32), belief.argmax(1).astype(np.int32), np.asarray(met.any(0))
         )
 
+    @on_one_thread
     def mapping(self) -> Mapping:
         """What is known so far."""
         agent = self.agent
