@@ -1,6 +1,6 @@
 """Into a target of a hosted world as the paper does it: pi_exp explores there, q_theta tells what is what.
 
-Evidence of q_theta is of pairs of tile type and prototype. As each picture of the source has one look, a posterior over
+Evidence of q_theta is of pairs of tile type and prototype. As each picture of the source is one tile type, a posterior over
 assignments of types to pictures is sampled from it, and kept as one to prototypes. The world model of the source takes no part
 in that. It says how strange what happened is if the likeliest assignment is right: q_theta is sure of something in any target.
 """

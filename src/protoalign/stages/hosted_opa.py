@@ -1,7 +1,7 @@
 """The stages `infer` and `explore` of a hosted world, for the engine opa: q_theta on the history, then pi_exp.
 
 They come after `model`, which finds out which pictures are one prototype. q_theta learns from pictures, each of them hidden
-behind a look of its own, and tells prototypes.
+behind a tile type of its own, and tells prototypes.
 """
 
 from protoalign.agent import Agent
