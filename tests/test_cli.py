@@ -171,3 +171,10 @@ def test_bench_prints_every_speed_as_a_ratio(protoalign, monkeypatch):
         expected = figures["steps_per_second"][name] / figures["products_per_second"]
         assert figures["steps_per_product"][name] == pytest.approx(expected, rel=0.01, abs=0.01)
         assert figures["compile_seconds"][name] > 0
+
+
+def test_explore_says_of_what_it_tells(protoalign, monkeypatch):
+    for word, says in (("", "everything right after"), ("_met", "all that was met is right after")):
+        found = {f"{n}{word}_correct": 0.5 for n in ("one_episode", "two_episodes", "four_episodes")}
+        monkeypatch.setattr("protoalign.cli.method._stage", lambda *names, found=found, **budget: found)
+        assert f"{says} one, two, four episodes: 0.500" in protoalign("explore", "x")[1]

@@ -85,6 +85,8 @@ def test_which_engine_found_it(capsys: pytest.CaptureFixture[str]):
     said = capsys.readouterr().out
     assert "found by the engine opa, by exploring; 0.99 sure never" in said
     assert "after one episode: 0.994" in said
+    console.show_transfer(RESULT | {"one_episode_met_correct": 0.75, "engine": "opa"}, False)  # a hosted world
+    assert "in training, all that was met was right after one episode: 0.750 of the time" in capsys.readouterr().out
     with pytest.raises(UserError, match="engine"):
         console.show_transfer(RESULT | {"engine": "guess"}, False)
 

@@ -122,7 +122,7 @@ def test_a_rehearsal_compiles_what_the_stages_run(monkeypatch, agent):
     compiled.clear()
     monkeypatch.setattr(bayes, "PRACTICE", 256)
     monkeypatch.setattr(bayes, "dynamics", lambda *args: None)
-    monkeypatch.setattr(bayes, "history_of", lambda *args: None)
+    monkeypatch.setattr(bayes, "past", lambda *args: None)
     monkeypatch.setattr(bayes, "presence", lambda *args: agent.presence)
     bayes.model(registry.make(WORLD), Memory(), replace(agent, settings=settings, judge=None))
     assert not programs(), "all was compiled before"

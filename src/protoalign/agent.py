@@ -49,7 +49,8 @@ ASKED = 8  # boards that a policy is asked about at once
 class Agent:
     """All that was learned in the source. After the task stage alone there is no q_theta and no pi_exp yet.
 
-    The engine `opa` needs `model` and `explorer`; `bayes` needs `judge`, or in hosted worlds `local`.
+    The engine `opa` needs `model` and `explorer`, in hosted worlds `local` too; `bayes` needs `judge`, or in hosted worlds
+    `local`.
     """
 
     spec: Spec  # of the source

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from protoalign.report.comparison import side_by_side
-from protoalign.report.result import ENGINES, Result, is_number, summary
+from protoalign.report.result import ENGINES, MET, TOLD, Result, is_number, summary
 
 
 def show_transfer(result: dict[str, Any], as_json: bool) -> None:
@@ -47,17 +47,18 @@ def show_transfer(result: dict[str, Any], as_json: bool) -> None:
     )
     say(f"target / source: {ratio} on the same games{said}; {own} on games of its own")
     say(f"(standard errors over {figures.count('games'):,} games)")
-    share = _one_episode(figures)
-    if share is not None:
-        say(f"in training, everything was right after one episode: {share:.3f} of the time")
+    for what, share in _one_episode(figures).items():
+        say(f"in training, {what} was right after one episode: {share:.3f} of the time")
     say(_seconds(figures))
 
 
-def _one_episode(figures: Result) -> float | None:
-    """How often one episode told everything in imagined worlds, with the engine that found the mapping."""
+def _one_episode(figures: Result) -> dict[str, float]:
+    """What one episode told in imagined worlds, and how often, with the engine that found the mapping."""
     if "engine" in figures and figures.engine == "bayes":
-        return None if figures.imagined is None else figures.imagined.correct.get("one")
-    return figures.number("one_episode_correct") if "one_episode_correct" in figures else None
+        told = {} if figures.imagined is None else figures.imagined.correct
+        return {"everything": told["one"]} if "one" in told else {}
+    whole = {TOLD[0]: "everything", MET[0]: "all that was met"}
+    return {what: figures.share(key) for key, what in whole.items() if key in figures}
 
 
 def show_engines(result: dict[str, Any]) -> None:

@@ -59,7 +59,10 @@ def compile_well(lowered: Any) -> Any:
 
 def on_one_thread(function: Callable[P, R]) -> Callable[P, R]:
     """The same function, with products of matrices in NumPy on one thread: of small ones, several threads wait for each other
-    most of the time, on a busy machine four times as long."""
+    most of the time, on a busy machine four times as long.
+
+    It is for one thread of the program at a time: the limit is the whole process's, and whoever ends first lifts it for all.
+    """
 
     @wraps(function)
     def limited(*args: P.args, **options: P.kwargs) -> R:

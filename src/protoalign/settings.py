@@ -126,7 +126,7 @@ class ExploreConfig:
     batch: int = 36
     """Rows of episodes per update, half of those from the history."""
     episodes: int = 4096
-    """Episodes of pi_exp per refreshment."""
+    """Episodes of pi_exp per refreshment; in hosted worlds all those of the last updates instead, however many."""
     refresh_rate: float = 2e-3
     hide_all: float = 0.8
     """How often everything that may be hidden is hidden at once while pi_exp learns; else a random subset."""

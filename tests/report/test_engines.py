@@ -95,6 +95,12 @@ def test_only_what_was_trained_is_drawn():
     assert drawn({}, "infer", "explore")[3:] == [names[0], names[0], names[1], names[1]]
 
 
+def test_what_one_episode_told_is_of_everything_or_of_what_was_met():
+    text = Reader(learning(told(one_episode_met_correct=0.25, four_episodes_met_correct=0.5), {})).text
+    assert "after one, four episodes of exploration, all that was met is right in 25.0 %, 50.0 % of imagined worlds" in text
+    assert "everything is right" not in text
+
+
 def test_returns_of_the_first_episodes():
     html = engines.meanwhile(told(**BOTH))
     text, alts = Reader(html).text, [image["alt"] for image in Reader(html).images]
@@ -196,6 +202,7 @@ WRONG: dict[str, Callable[[dict[str, Any]], Any]] = {
     "sure after half a step": lambda r: r.update(sure_after=0.5),
     "explore_steps is a word": lambda r: r.update(explore_steps="many"),
     "a share above 1": lambda r: r.update(one_episode_correct=2.0),
+    "a share of what was met above 1": lambda r: r.update(one_episode_met_correct=2.0),
     "bayes is a list": lambda r: r.update(bayes=[]),
     "returns without errors": lambda r: r["bayes"].update(returns=[1.0, 2.0]),
     "returns of three": lambda r: r["bayes"].update(returns=[[1.0, 0.1, 2.0]]),

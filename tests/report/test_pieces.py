@@ -121,6 +121,7 @@ def test_rows_are_right_whatever_number_their_prototype_has():
     assert Row("type 2", "type 2", 1.0, True).right
     assert Row("wall", "floor 2", 1.0, True).right is False
     assert Row(None, "floor", 1.0, True).right is None
+    assert Row("prototype", "prototype 2", 1.0, True, False).right is False, "what the judge said counts"
 
 
 def test_a_type_that_is_met_late():

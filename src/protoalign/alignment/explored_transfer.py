@@ -1,6 +1,6 @@
 """Into a target of a hosted world as the paper does it: pi_exp explores there, q_theta tells what is what.
 
-Evidence of q_theta is of pairs of tile type and prototype. As each picture of the source has one look, a posterior over
+Evidence of q_theta is of pairs of tile type and prototype. As each picture of the source is one tile type, a posterior over
 assignments of types to pictures is sampled from it, and kept as one to prototypes. The world model of the source takes no part
 in that. It says how strange what happened is if the likeliest assignment is right: q_theta is sure of something in any target.
 """
@@ -23,12 +23,12 @@ from protoalign.alignment.sampling import Sampler
 from protoalign.alignment.target_evidence import TargetEvidence
 from protoalign.alignment.target_judge import TargetJudge
 from protoalign.alignment.transfer import Trace, check_limits, check_target, split
-from protoalign.errors import UserError
 from protoalign.perception.tile_types import TileTypes
 from protoalign.perception.vocabulary import Vocabulary
 from protoalign.rl.networks import ActorCritic
 from protoalign.rl.rollout import act
 from protoalign.rng import generator, gumbel
+from protoalign.runtime import on_one_thread
 from protoalign.worlds.base import Spec
 
 KEPT = 96  # assignments, the likeliest
@@ -97,19 +97,20 @@ class Exploration:
         self.codes, self.numbers = self.types.see(picture), numbers
         self.judge.begin(self.codes, len(self.types), numbers[None])
         self.oddity.begin(self.codes, len(self.types), numbers)
-        self.met.append(set())
+        self.met.append(self._in_sight())
         self.returns.append(0.0)
 
     def act(self) -> int:
         """The next action."""
         first, slots = len(self.agent.names), self.judge.slots
-        self.met[-1] |= set(np.unique(self.codes[self.codes >= first]).tolist())
+        self.met[-1] |= self._in_sight()
         met = np.zeros((1, slots.number), bool)
         met[0, [c - first for c in self.met[-1]]] = True
         met[0, slots.room :] = slots.known
         believed = self.judge.believed(len(self.types))
         return int(_chosen(self.agent.explorer, believed, met, first, jax.random.fold_in(self.key, self.steps)))
 
+    @on_one_thread
     def learn(self, action: int, reward: float, picture: np.ndarray, numbers: np.ndarray, ended: bool) -> None:
         """What came of an action; `ended`: the episode, by itself."""
         before, self.codes = self.codes, self.types.see(picture)
@@ -119,6 +120,9 @@ class Exploration:
         self.numbers = numbers
         self.returns[-1] += reward
         self.steps += 1
+
+    def _in_sight(self) -> set[int]:
+        return set(np.unique(self.codes[self.codes >= len(self.agent.names)]).tolist())
 
     def draws(self) -> Draws:
         """The posterior: assignments with their probabilities."""
@@ -142,6 +146,7 @@ class Exploration:
             found[best].astype(np.int32), logs.astype(np.float32), belief.argmax(1).astype(np.int32), np.asarray(met.any(0))
         )
 
+    @on_one_thread
     def mapping(self) -> Mapping:
         """What is known so far."""
         agent = self.agent
@@ -166,7 +171,7 @@ def align_explored(
     for episode in range(episodes):
         if episode:
             observation, _ = target.reset()
-        _check(target, agent.spec, tile, observation)
+        check_target(target, agent.spec, tile, observation)
         picture, numbers = split(observation)
         exploration.begin(picture, numbers)
         now: Mapping | None = exploration.mapping()
@@ -175,7 +180,7 @@ def align_explored(
             trace.before(episode, picture, now)  # what is believed is asked once an episode: it takes its time
             now = None
             observation, reward, terminated, truncated, _ = target.step(np.int64(action))
-            _check(target, agent.spec, tile, observation)
+            check_target(target, agent.spec, tile, observation)
             picture, numbers = split(observation)
             exploration.learn(action, float(reward), picture, numbers, bool(terminated))
             trace.after(action, float(reward))
@@ -185,16 +190,6 @@ def align_explored(
             break
     exploration.types.freeze()
     return replace(exploration.mapping(), trace=trace.moment(len(exploration.types)))
-
-
-def _check(target: gymnasium.Env, spec: Spec, tile: tuple[int, int], observation: Any) -> None:
-    check_target(target, spec, tile, observation, any_size=True)
-    height, width = (n // m for n, m in zip(split(observation)[0].shape, tile, strict=False))
-    if (height, width) != spec.grid:
-        raise UserError(
-            f"the target shows {height} x {width} tiles, the source {spec.grid[0]} x {spec.grid[1]}: opa needs boards of the "
-            "same size, use the engine bayes"
-        )
 
 
 @eqx.filter_jit

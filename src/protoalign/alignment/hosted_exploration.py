@@ -148,8 +148,6 @@ def _refreshed(
     update: int,
 ) -> InferenceModel:
     """q_theta after more training, half on the history, half on fresh episodes."""
-    if not len(fresh.length):
-        return model
     gradient_step = make_fit(infer.hide_all, infer.twice, kind_of)
     rates = config.refresh, config.refresh_rate, 0.1 * config.refresh_rate
     key, moments = jax.random.fold_in(stream(seed, "explore/refresh"), update), OPTIMISER.init(model)
@@ -195,8 +193,9 @@ def measure(
     longest: int,
     names: tuple[str, ...] = (),
 ) -> dict[str, Any]:
-    """How often all that was in sight when actions were chosen is right after one, two and four episodes with everything
-    hidden; `number` episodes in all, rounded up. What is never met does not count here."""
+    """How often all that was in sight when actions were chosen, and so was met, is right after one, two and four episodes with
+    everything hidden; `number` episodes in all, rounded up. What is never met does not count: whoever meets nothing is right.
+    Then which share of pictures one episode meets, and tells of these; with `names`, of prototypes by their names."""
     at_once = min(AT_ONCE, number)
     parts = []
     with ImaginedGames(world, at_once, vocabulary, model, longest) as games:
@@ -208,10 +207,10 @@ def measure(
     found: dict[str, Any] = {}
     for word, episodes in (("one_episode", 1), ("two_episodes", 2), ("four_episodes", 4)):
         right, met = told_right(done, kind_of, episodes)
-        found[f"{word}_correct"] = round(float((right | ~met).all(1).mean()), 4)
+        found[f"{word}_met_correct"] = round(float((right | ~met).all(1).mean()), 4)
         if episodes == 1:
-            found["one_episode_kinds_met"] = round(float(met.mean()), 4)
-            found["one_episode_kinds_right"] = round(float(right[met].mean()), 4)
+            found["one_episode_pictures_met"] = round(float(met.mean()), 4)
+            found["one_episode_pictures_right"] = round(float(right[met].mean()), 4)
             each = [kind_of == c for c in range(len(names))]
             found["one_episode_by_kind"] = {
                 n: round(float((right & met)[:, e].any(1).mean()), 4) for n, e in zip(names, each, strict=True)

@@ -1,7 +1,7 @@
 """Imagined worlds on the host (eqs. 5 and 8): games whose pictures are hidden behind slots, watched by q_theta.
 
-Every picture of the source has a look of its own in a target, so every picture has a slot; what a slot has to be told to be is
-its prototype. `ImaginedGames` are played like any other games of a hosted world. What is shown of them is what q_theta
+Every picture of the source is a tile type of its own in a target, so every picture has a slot; what a slot has to be told to
+be is its prototype. `ImaginedGames` are played like any other games of a hosted world. What is shown of them is what q_theta
 believes: each tile as its likeliest prototype, surely, doubtfully or not at all; besides, which prototypes have been found in
 the episode. The reward is the information that a step gives, in nats. One compiled program does all of this in a step.
 """

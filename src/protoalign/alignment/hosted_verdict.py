@@ -52,7 +52,7 @@ def judge(
     taken = mapping.prototypes.tolist()
     new = [row for row in mapping.types if row.unseen]
     for i, row in enumerate(new):
-        said = {} if true is None else {"true": _named(mapping, true[i]), "right": row.prototype in true[i]}
+        said = {} if true is None else {"true": _named(mapping, true[i], world), "right": row.prototype in true[i]}
         rows.append(said | {"found": row.name, "probability": round(row.probability, 5), "unseen": True})
     rows += [
         {"true": row.name, "right": True, "found": row.name, "probability": 1.0, "unseen": False}
@@ -80,5 +80,9 @@ def judge(
     }
 
 
-def _named(mapping: Mapping, some: set[int]) -> str:
-    return " or ".join(sorted({base(mapping.names[c]) for c in some})) or "nothing in the source"
+def _named(mapping: Mapping, some: set[int], world: GymWorld) -> str:
+    """Prototypes by name; without their numbers where the world has given them one name, and all that have it are meant."""
+    told = set() if world.truth is None else {world.truth("source", picture) for picture in mapping.vocabulary.pictures}
+    told -= {base(name) for c, name in enumerate(mapping.names) if c not in some}
+    names = [mapping.names[c] for c in some]
+    return " or ".join(sorted({base(name) if base(name) in told else name for name in names})) or "nothing in the source"

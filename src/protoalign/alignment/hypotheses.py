@@ -111,9 +111,9 @@ def draw(score: np.ndarray, rng: np.random.Generator, one_to_one: bool = False) 
     return choice
 
 
-def sample(score: np.ndarray, one_to_one: bool = False) -> np.ndarray:
+def sample(score: np.ndarray) -> np.ndarray:
     """Many draws [D, T] from the posterior for scores [T, C] of any size, by Gibbs sampling: the same every time."""
-    score, _, variant = _check(score, one_to_one)
+    score, _, variant = _check(score, False)
     return _gibbs(score.tobytes(), len(score), variant)[1]
 
 

@@ -105,9 +105,8 @@ class LocalModel(eqx.Module):
         """The same in NumPy, for the functions below: plain attributes, since those of a module are slow to look up."""
         nets = {name: SimpleNamespace(**_arrays(getattr(self, name))) for name in ("tile", "masked", "outcome")}
         for net in nets.values():
-            few = net.rows.shape[1] <= MOST_PAIRED
-            sums = [(net.rows[a][:, None] + net.rows[b]).reshape(-1, net.rows.shape[-1]) for a, b in PAIRS if few]
-            net.pairs = sums
+            paired = PAIRS if net.rows.shape[1] <= MOST_PAIRED else ()
+            net.pairs = [(net.rows[a][:, None] + net.rows[b]).reshape(-1, net.rows.shape[-1]) for a, b in paired]
         rest = {
             "stay": np.asarray(self.stay),
             "scene": self.scene,

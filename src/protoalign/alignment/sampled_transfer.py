@@ -83,6 +83,7 @@ class Finding:
         self.finished += over
         self.cut_off = over and not ended
 
+    @on_one_thread
     def mapping(self) -> Mapping:
         """What is known so far."""
         agent = self.agent

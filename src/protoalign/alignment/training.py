@@ -176,7 +176,7 @@ def rate(i: int, updates: int, first: float, last: float) -> Array:
 def make_fit(hide_all: float, twice: float, kind_of: tuple[int, ...] = ()) -> Callable[..., Any]:
     """`fit(model, optimiser_state, rows, key, rate) -> model, optimiser_state, metrics`: one gradient step, jitted.
 
-    `kind_of`: rows show pictures, each with a look of its own, and this is which prototype each of them is.
+    `kind_of`: rows show pictures, each a tile type of its own, and this is which prototype each of them is.
     """
 
     @eqx.filter_jit

@@ -6,7 +6,7 @@ from typing import Any
 from protoalign.report import pictures, plots
 from protoalign.report.engines import right_after
 from protoalign.report.markup import card, count, decimal, escape, figure, grid, img, measured, section, table
-from protoalign.report.result import PLAYED, RETURNS, TOLD, Result, summary
+from protoalign.report.result import MET, PLAYED, RETURNS, TOLD, Result, summary
 
 Points = Sequence[tuple[float, float]]
 CURVES = {  # what is plotted of what was logged, by stage and figure: label, title, caption
@@ -174,11 +174,12 @@ def learning(result: Result, logged: Mapping[tuple[str, str], Points]) -> str:
     said = f"{parts}, trained in the source: the target is never seen in training. Faint, what was logged; bold, its mean."
     if result.imagined is not None and result.imagined.correct:
         said += f" With bayes: {right_after(result.imagined)}"
-    known = [key for key in TOLD if key in result]
-    if known:
-        shares = ", ".join(f"{100 * result.share(key):.1f} %" for key in known)
-        after = ", ".join(key.split("_")[0] for key in known)
-        said += f" With opa: after {after} episodes of exploration, everything is right in {shares} of imagined worlds."
+    for keys, what in ((TOLD, "everything"), (MET, "all that was met")):
+        known = [key for key in keys if key in result]
+        if known:
+            shares = ", ".join(f"{100 * result.share(key):.1f} %" for key in known)
+            after = ", ".join(key.split("_")[0] for key in known)
+            said += f" With opa: after {after} episodes of exploration, {what} is right in {shares} of imagined worlds."
     return section("How it learned", said, f'<div class="two">{drawn}</div>')
 
 

@@ -16,7 +16,9 @@ PLAYED = {  # how the columns of a table are called, by the beginning of a figur
     "target_own": "target, its own games",
 }
 COMMON = ("return", "return_se", "length", "episodes")  # told of any world
-TOLD = tuple(f"{n}_correct" for n in ("one_episode", "two_episodes", "three_episodes", "four_episodes"))  # in training
+AFTER = ("one_episode", "two_episodes", "three_episodes", "four_episodes")
+TOLD = tuple(f"{n}_correct" for n in AFTER)  # in training: how often everything was right
+MET = tuple(f"{n}_met_correct" for n in AFTER)  # the same of hosted worlds: how often all was that was met
 RETURNS = {  # by who played
     "source": "source_return",
     "target_before": "target_return_before",
@@ -32,10 +34,13 @@ class Row(NamedTuple):
     found: str  # what it was taken for
     probability: float
     unseen: bool  # False: it looks as in the source
+    judged: bool | None = None  # whether that is right, if the judge has said so
 
     @property
     def right(self) -> bool | None:
-        """Prototypes of one kind are numbered: `wall 2` is a wall."""
+        """Whether it was taken for what it is; if that is not said, by the names: of one kind they are numbered, `wall 2`."""
+        if self.judged is not None:
+            return self.judged
         return None if self.true is None else self.true in (self.found, re.sub(r" [0-9]+$", "", self.found))
 
 
@@ -76,7 +81,7 @@ class Result:
             self.count(key)
         for key in ("explore_steps", "sure_after"):
             self.maybe(key)
-        for key in TOLD:
+        for key in (*TOLD, *MET):
             self.share(key) if key in self else None
         self.engine  # noqa: B018
         for key in (*RETURNS.values(), "ratio", "ratio_own"):
@@ -208,7 +213,8 @@ class Result:
         for row in value:
             part = Result(row, f"'mapping' in {self.where}")
             true = None if "true" not in part else part.text("true")
-            rows.append(Row(true, part.text("found"), part.number("probability"), part.flag("unseen") is not False))
+            unseen = part.flag("unseen") is not False
+            rows.append(Row(true, part.text("found"), part.number("probability"), unseen, part.flag("right")))
         return rows
 
     def extra(self) -> dict[str, dict[str, Any]]:

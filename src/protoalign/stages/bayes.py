@@ -26,7 +26,7 @@ from protoalign.progress import warn
 from protoalign.rl.history import Episodes
 from protoalign.rng import stream
 from protoalign.settings import plain
-from protoalign.stages.setup import Store, beside, cores, history_of, keep, presence, source_of
+from protoalign.stages.setup import Store, beside, cores, keep, past, presence, source_of
 from protoalign.worlds.base import World
 
 WATCHED = 128  # games in disguise that the world model's own weights of evidence are fitted on
@@ -112,7 +112,7 @@ def _model(world: World, store: Store, agent: Agent, history: Episodes | None, f
     config, learned, seed = agent.settings.judge, agent.settings.model, agent.seed
     source, longest = source_of(world, agent.vocabulary), agent.longest
     started = time.monotonic()
-    agent = replace(agent, presence=presence(history or history_of(store, agent), agent.hideable))
+    agent = replace(agent, presence=presence(history or past(store, agent), agent.hideable))
     fresh = training.build_model(seed, agent.scene, agent.hideable, agent.settings.infer)
     judge, spent = train_judge(store, config, source, fresh, finder(agent), seed, longest, world.spec.name)
     before = max(spent - (time.monotonic() - started), 0.0)  # if it was resumed

@@ -1,7 +1,7 @@
 """The stages `infer` and `explore` of a hosted world, for the engine opa: q_theta on the history, then pi_exp.
 
 They come after `model`, which finds out which pictures are one prototype. q_theta learns from pictures, each of them hidden
-behind a look of its own, and tells prototypes.
+behind a tile type of its own, and tells prototypes.
 """
 
 from protoalign.agent import Agent
@@ -9,10 +9,9 @@ from protoalign.alignment import hosted_exploration as exploration
 from protoalign.alignment import training
 from protoalign.alignment.hosted_imagination import check
 from protoalign.errors import UserError
-from protoalign.rl.history import Episodes, cut
 from protoalign.rng import generator
 from protoalign.settings import plain
-from protoalign.stages.setup import Store, keep
+from protoalign.stages.setup import Store, keep, shown
 from protoalign.worlds.gym import GymWorld
 
 
@@ -27,7 +26,7 @@ def infer(world: GymWorld, store: Store, agent: Agent) -> Agent:
     store.configure("infer", plain(config))
     if agent.model is not None and "infer" in store.result().get("seconds", {}):
         return agent
-    history = _history(store, agent)
+    history = shown(store, agent)
     model = training.build_model(agent.seed, agent.scene, agent.hideable, config)
     kind_of = tuple(int(c) for c in agent.vocabulary.prototype_of)
     model, seconds = training.train_inference(store, config, model, history, agent.seed, name, kind_of)
@@ -37,34 +36,21 @@ def infer(world: GymWorld, store: Store, agent: Agent) -> Agent:
 
 
 def explore(world: GymWorld, store: Store, agent: Agent) -> Agent:
-    """Train the exploration policy pi_exp, and measure how often one, two and four episodes tell all that they show."""
+    """Train the exploration policy pi_exp, and measure how often one, two and four episodes tell all that is met."""
     config, name, seed = agent.settings.explore, world.spec.name, agent.seed
     if agent.model is None:
         raise UserError("there is no inference model yet: train one with 'protoalign infer' first")
     store.configure("explore", plain(config))
-    if agent.explorer is not None and "one_episode_correct" in store.result():
+    if agent.explorer is not None and "one_episode_met_correct" in store.result():
         return agent
     vocabulary, longest = agent.vocabulary, agent.longest
     net = exploration.explorer_from(
         agent.task, agent.scene, vocabulary.canonical, generator(seed, "explore/network"), config.from_task
     )
     net, model, spent = exploration.train_explorer(
-        store, config, agent.settings.infer, world, vocabulary, agent.model, net, _history(store, agent), seed, longest, name
+        store, config, agent.settings.infer, world, vocabulary, agent.model, net, shown(store, agent), seed, longest, name
     )
     found = exploration.measure(world, vocabulary, model, net, seed, config.measured, longest, agent.names)
     agent = keep(store, agent, model=model, explorer=net)
     store.add_result({**found, "explore_steps": spent["steps"], "seconds": {"explore": spent["seconds"]}})
     return agent
-
-
-def trained(world: GymWorld, store: Store, agent: Agent) -> Agent:
-    """Both."""
-    return explore(world, store, infer(world, store, agent))
-
-
-def _history(store: Store, agent: Agent) -> Episodes:
-    """The history in ids of pictures, every episode as long as one of exploration may be."""
-    history = cut(store.recorded("task"), agent.longest)
-    if not len(history.length):
-        raise UserError("no episode has ended while the task policy learned: train it for more steps")
-    return history

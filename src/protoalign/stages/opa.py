@@ -4,7 +4,7 @@ from protoalign.agent import Agent
 from protoalign.alignment import training
 from protoalign.errors import UserError
 from protoalign.settings import plain
-from protoalign.stages.setup import Store, history_of, keep, past, presence, source_of
+from protoalign.stages.setup import Store, keep, past, presence, source_of
 from protoalign.worlds.base import World
 
 
@@ -14,7 +14,7 @@ def infer(world: World, store: Store, agent: Agent) -> Agent:
     store.configure("infer", plain(config))
     if agent.model is not None and "infer" in store.result().get("seconds", {}):
         return agent
-    history = history_of(store, agent)
+    history = past(store, agent)
     model = training.build_model(agent.seed, agent.scene, agent.hideable, config)
     model, seconds = training.train_inference(store, config, model, history, agent.seed, world.spec.name)
     agent = keep(store, agent, model=model, presence=presence(history, agent.hideable))

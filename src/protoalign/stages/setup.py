@@ -71,25 +71,25 @@ def check_world(world: World) -> None:
         raise UserError(f"{spec.name} shows grids and numbers of shape {shapes} for 2 games: they do not fit its spec")
 
 
+def shown(store: Store, agent: Agent) -> Episodes:
+    """The history in ids of pictures, at least one episode, every one as long as one of exploration may be."""
+    history = cut(store.recorded("task"), agent.longest)
+    if not len(history.length):
+        raise UserError("no episode has ended while the task policy learned: train it for more steps")
+    return history
+
+
 def past(store: Store, agent: Agent) -> Episodes:
-    """The history in prototypes, every episode as long as one of exploration may be."""
-    return training.as_prototypes(cut(store.recorded("task"), agent.longest), np.asarray(agent.vocabulary.prototype_of))
+    """The same in prototypes."""
+    return training.as_prototypes(shown(store, agent), np.asarray(agent.vocabulary.prototype_of))
 
 
 def presence(history: Episodes, which: tuple[int, ...]) -> np.ndarray:
     """How often each of K prototypes is in an episode's first picture, and in an episode at all: [2, K]."""
     tiles = history.observation.tiles
-    shown = np.arange(tiles.shape[1]) <= history.length[:, None]
-    seen = np.stack([(tiles == c).any((2, 3)) for c in which], -1) & shown[..., None]  # [E, L + 1, K]
+    there = np.arange(tiles.shape[1]) <= history.length[:, None]
+    seen = np.stack([(tiles == c).any((2, 3)) for c in which], -1) & there[..., None]  # [E, L + 1, K]
     return np.stack([seen[:, 0].mean(0), seen.any(1).mean(0)])
-
-
-def history_of(store: Store, agent: Agent) -> Episodes:
-    """The history in prototypes, with at least one episode."""
-    history = past(store, agent)
-    if not len(history.length):
-        raise UserError("no episode has ended while the task policy learned: train it for more steps")
-    return history
 
 
 def keep(store: Store, agent: Agent, **parts: Any) -> Agent:

@@ -72,8 +72,7 @@ def learning(
     settings = settings_of(world, preset, steps, None, explore_steps, hide)
     if isinstance(world, GymWorld):  # one after the other: games take all the cores there are
         agent = hosted.model(world, store, replace(hosted.task(world, store, seed, settings, preset), settings=settings))
-        hosted_world = world
-        yield lambda name: agent if name == "bayes" else hosted_opa.trained(hosted_world, store, agent)
+        yield lambda name: agent if name == "bayes" else _for_opa(world, store, agent)
         return
     with beside(store) as later:
         ahead = None if engine == "opa" else lambda: later(lambda: rehearse(world, settings, seed, lambda: store.stopped))
@@ -92,6 +91,8 @@ def engines_of(engine: Engines) -> tuple[Engine, ...]:
 
 
 def _for_opa(world: World, store: Store, agent: Agent) -> Agent:
+    if isinstance(world, GymWorld):
+        return hosted_opa.explore(world, store, hosted_opa.infer(world, store, agent))
     return explore(world, store, infer(world, store, agent))
 
 
