@@ -208,9 +208,9 @@ WORLDS: list[Row] = [
         examples=("minihack-keyroom-s5", "minihack-keyroom-s5-free"),
     ),
     Row(
-        "minihack-(?P<name>room-monster-5x5)",
+        "minihack-(?P<name>room-monster-5x5)(?P<free>-free)?",
         _minihack,
-        "MiniHack's room with a monster; extra: minihack, in an environment of its own",
+        "MiniHack's room with a monster; -free: as above; extra: minihack, in an environment of its own",
         {"fast": HOSTED_SHORTER},  # monsters leave ever more things behind: after many more steps, more than can be told apart
         ("minihack-room-monster-5x5",),
     ),
