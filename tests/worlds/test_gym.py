@@ -53,6 +53,13 @@ def scrolled(picture, env):
     return ((1 - share) * one + share * other).astype(np.uint8)
 
 
+def clock(picture, env):
+    """A tile that is never the same."""
+    new = picture.copy()
+    new[:4, :4] = np.random.default_rng(env.time).integers(0, 256, (4, 4, 3))
+    return new
+
+
 def off_grid(picture, env):
     """A plain ground with something that moves by single pixels."""
     new = np.zeros((80, 80, 3), np.uint8)
@@ -120,6 +127,29 @@ def test_the_tile_size_of_listed_worlds_is_found(name):
         pytest.skip(str(error))
     for look in ("source", "random:1"):
         assert find_tile(pictures_of(world.make(look))) == world.tile
+
+
+def test_the_size_that_was_found_is_told(capfd):
+    """Not where results are printed; and in errors that may come of it, not in others."""
+    GymWorld(Rooms, 4, name="mine")
+    assert capfd.readouterr() == ("", "")
+    world = GymWorld(Rooms, name="mine")
+    said = "protoalign: mine: 5 x 5 tiles of 4 x 4 pixels were found; if that is wrong, give the size with tile= (--tile)\n"
+    assert capfd.readouterr() == ("", said)
+    found = r"; the size 4 x 4 was found: if it is wrong, give another with tile= \(--tile\)$"
+    with pytest.raises(UserError, match=rf"counted from \(0, 0\){found}"):
+        GymWorld(Rooms, agent=(5, 0))
+    with pytest.raises(UserError, match=rf"it shows 26 x 26 pixels, .* as in the source{found}"):
+        world._other("other", shown(lambda p, e: np.pad(p, ((3, 3), (3, 3), (0, 0)))))
+    with pytest.raises(UserError, match=rf"not made of tiles .* every time{found}"):
+        GymWorld(shown(clock))
+    with pytest.raises(UserError, match="floor gave way") as caught:
+        GymWorld(partial(Trouble, 70, "raise"))
+    assert "found" not in str(caught.value)
+
+
+def test_a_size_may_be_an_array():
+    assert GymWorld(Rooms, np.array([4, 4])).tile == GymWorld(Rooms, np.array(4)).tile == (4, 4)
 
 
 @pytest.mark.parametrize("tile", [8, 16, 32])
