@@ -19,6 +19,12 @@ def warn(text: str) -> None:
         Console(stderr=True).print(f"[yellow]protoalign:[/] {escape(text)}", highlight=False, soft_wrap=True, emoji=False)
 
 
+def note(text: str) -> None:
+    """One line about something that was found out, beside what is printed as a result."""
+    with beside_bars():
+        Console(stderr=True).print(f"protoalign: {text}", markup=False, highlight=False, soft_wrap=True, emoji=False)
+
+
 class _Display:
     """The one place on the terminal where bars live: several may be under way in different threads."""
 

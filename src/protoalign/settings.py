@@ -69,7 +69,8 @@ class TaskConfig:
     width: int = 64
     steps: int = 3_000_000
     history: int = 500_000
-    """Steps of whole episodes kept for the inference model, spread evenly from the first policy to the last."""
+    """Steps of whole episodes kept for the inference model, spread evenly from the first policy to the last; in hosted worlds a
+    fifth more, of games in which the last policy slips."""
     evaluation: int = 2048
     """Episodes played to measure it."""
     novelty: float = 0.0

@@ -1,6 +1,7 @@
 """Imagined games on the host, what is shown of them, and a policy that is trained to explore them."""
 
 from dataclasses import replace
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -27,7 +28,7 @@ from protoalign.runs import Memory, Run
 from protoalign.settings import HOSTED, ExploreConfig, InferConfig, PPOConfig
 from protoalign.worlds.base import Observation
 from protoalign.worlds.gym import GymWorld
-from tests.worlds.rooms import Rooms
+from tests.worlds.rooms import Fraying, Rooms
 
 LONGEST = 12
 KIND_OF = np.array([0, 1, 2, 3, 4, 4, 5], np.int32)  # the agent is one kind, on floor and on gold
@@ -138,6 +139,15 @@ def test_episodes_are_cut_off_and_kept_as_pictures_with_rewards_of_the_world(wor
     ends = episodes.observation.tiles[np.arange(len(episodes.length)), episodes.length]
     won = episodes.reward.sum(1) == 1
     np.testing.assert_array_equal((ends == 5).any((1, 2)), won)  # the agent is on the gold
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_any_number_of_tiles_that_are_not_known_may_be_met(vocabulary, model, workers):
+    frayed = GymWorld(partial(Fraying, 70), 4, max_steps=40, workers=workers)
+    with ImaginedGames(frayed, 6, vocabulary, model, LONGEST) as games:
+        shown, _ = played(games, 5, 90)
+        assert (games._own().tiles == vocabulary.counts.argmax()).all()
+    assert len(shown) == 91
 
 
 def test_an_explorer_begins_as_the_task_policy(vocabulary, scene):

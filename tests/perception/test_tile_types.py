@@ -9,6 +9,7 @@ from PIL import Image, ImageDraw
 from protoalign import UserError, worlds
 from protoalign.perception.tile_types import TileTypes
 from protoalign.perception.tiles import cut, join
+from protoalign.worlds.tile_dictionary import MOST
 from tests.perception.boards import HUNTER, LOOKS, agree, board, noisy, show
 from tests.perception.conftest import learned
 from tests.perception.test_layers import ball, lay, paint
@@ -24,6 +25,18 @@ def again(types: TileTypes) -> TileTypes:
     return TileTypes.load(
         types.vocabulary, {name: array.copy() for name, array in arrays.items()}, json.loads(json.dumps(info))
     )
+
+
+def test_exact_tiles_that_never_repeat_are_refused(hunter):
+    types, rng = TileTypes(hunter, exact=(4, 4)), np.random.default_rng(0)
+    for _ in range(MOST // 25):
+        types.see(rng.integers(0, 256, (20, 20, 3), np.uint8))
+    last = rng.integers(0, 256, (20, 20, 3), np.uint8)
+    for _ in range(2):
+        with pytest.raises(UserError, match=r"do not repeat: more than 255 new ones of 4 x 4 pixels .*; use a target"):
+            types.see(last)
+        assert len(types) == MOST
+    assert (types.freeze()(last) == hunter.num_prototypes + MOST).sum() == 20, "what has no type is unknown"
 
 
 # -- Hunter: one picture for each kind -----------------------------------------------------------------------------------------

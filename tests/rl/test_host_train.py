@@ -17,8 +17,8 @@ from protoalign.rl.networks import Scene
 from protoalign.runs import Memory, Run
 from protoalign.settings import PPOConfig, TaskConfig
 from protoalign.worlds.gym import Seen
-from protoalign.worlds.tile_dictionary import TileDictionary
-from tests.worlds.rooms import AGENT, AGENT_IN_LAVA, AGENT_ON_GOLD, FLOOR, WALL, Bag, Rooms, Trouble
+from protoalign.worlds.tile_dictionary import MOST, TileDictionary
+from tests.worlds.rooms import AGENT, AGENT_IN_LAVA, AGENT_ON_GOLD, FLOOR, WALL, Bag, Fraying, Rooms, Trouble
 
 STEPS = 12  # of an episode, at most
 CONFIG = TaskConfig("board", 8, 32 * 24, 200, 8, 0.02, PPOConfig(envs=4, segment=8, minibatch=16, epochs=1))
@@ -110,6 +110,12 @@ def test_games_with_slips_show_what_the_policy_avoids():
     assert (episodes.length <= STEPS).all()
 
 
+def test_games_with_slips_of_which_nothing_can_be_seen():
+    full = TileDictionary((4, 4), np.random.default_rng(9).integers(0, 256, (MOST, 4, 4, 3), np.uint8))
+    with HostVector(world(), 4, full) as games:
+        assert play_with_slips(games, net(), np.random.default_rng(1), 40, 4) is None
+
+
 def test_the_history_ends_with_slips():
     store = Memory()
     host_train.train(store, CONFIG, world(), net(), 0)
@@ -188,6 +194,38 @@ def same(found, store):
     for ours, theirs in zip(jax.tree.leaves(store.recorded("task")), jax.tree.leaves(unbroken.recorded("task")), strict=True):
         np.testing.assert_array_equal(ours, theirs)
     return True
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_slips_that_show_too_many_tiles_end_early_and_the_training_is_kept(tmp_path, workers):
+    """Each game shows some 300 pictures before."""
+    run = Run(tmp_path)
+    found = trained(run, make=partial(Fraying, 300), workers=workers)
+    for ours, theirs in zip(jax.tree.leaves(found[0]), jax.tree.leaves(whole()[0]), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert len(found[1]) == MOST
+    ours, theirs = run.recorded("task"), whole()[2].recorded("task")
+    learning, kept = (
+        len(theirs.reset) - 2 * 11,
+        (len(ours.reset) - len(theirs.reset)) // 2 + 10,
+    )  # steps; slips of twice two games
+    assert 3 < kept < 10
+    assert ours.reset[[learning + kept, -1]].all()
+    for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        np.testing.assert_array_equal(one[: learning + 3], other[: learning + 3])
+    np.testing.assert_array_equal(trained(run)[1].pictures, found[1].pictures)  # it is done
+    if workers:
+        alone = Memory()
+        np.testing.assert_array_equal(trained(alone, make=partial(Fraying, 300))[1].pictures, found[1].pictures)
+        for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(alone.recorded("task")), strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_too_many_tiles_come_again_so_nothing_is_promised(tmp_path):
+    run = Run(tmp_path)
+    with pytest.raises(UserError, match=r"more than 255 .* every time; the size 4 x 4 was found: .*\(--tile\)$"):
+        host_train.train(run, CONFIG, GymWorld(partial(Fraying, 250), max_steps=STEPS, name="rooms"), net(), 0)
+    assert [row["update"] for row in run.metrics("task")] == [10]
 
 
 class Killed(Exception):

@@ -126,9 +126,13 @@ def test_worlds_are_made_again_as_they_were():
     assert again.spec == world.spec
     assert (again.tile, again.limit_ends, again.workers) == (world.tile, True, 0)
     del gymnasium.registry["Again-v0"]
+    gymnasium.register("Found-v0", "tests.worlds.rooms:Rooms")
     named = registry.make("minigrid-doorkey-5x5", workers=3, patience=5)
     assert (named.workers, named.patience) == (3, 5.0)
     assert named.remake().spec == named.spec
+    found = registry.make("gym:tests.worlds.rooms:Found-v0")
+    assert found.remake.keywords["tile"] == found.tile == (4, 4), "it is not looked for again"
+    assert found.remake().spec == found.spec
     with pytest.raises(UserError, match="hunter-z1c1 is not stepped on the host: it has no workers"):
         registry.make("hunter-z1c1", workers=2)
     with pytest.raises(UserError, match="workers=-2"):

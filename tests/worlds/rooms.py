@@ -74,6 +74,20 @@ class Trouble(Rooms):
         return super().step(action)
 
 
+class Fraying(Rooms):
+    """After so many pictures of its life no tile is as any was before."""
+
+    def __init__(self, after: int):
+        super().__init__()
+        self.after, self.life = after, 0
+
+    def show(self) -> Any:
+        self.life += 1
+        if self.life <= self.after:
+            return super().show()
+        return self.np_random.integers(0, 256, self.canvas.shape, np.uint8)
+
+
 class Late(Rooms):
     """A game that was begun from an odd seed takes its time."""
 

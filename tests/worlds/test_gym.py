@@ -14,11 +14,14 @@ from gymnasium.utils.env_checker import check_env
 
 import protoalign
 from protoalign import GymWorld, UserError
+from protoalign.errors import NotInstalled
 from protoalign.worlds import registry
 from protoalign.worlds.gym import LIMIT, Pictured, Seen, by_id
 from protoalign.worlds.looks import cut
+from protoalign.worlds.probing import pictures_of
 from protoalign.worlds.tile_dictionary import MOST, Reader, TileDictionary
-from tests.worlds.rooms import AGENT_IN_LAVA, AGENT_ON_GOLD, Bag, Rooms, Trouble
+from protoalign.worlds.tile_size import find_tile
+from tests.worlds.rooms import AGENT, AGENT_IN_LAVA, AGENT_ON_GOLD, GOLD, LAVA, WALL, Bag, Rooms, Trouble
 
 
 class Shown(gymnasium.ObservationWrapper):
@@ -50,6 +53,13 @@ def scrolled(picture, env):
     return ((1 - share) * one + share * other).astype(np.uint8)
 
 
+def clock(picture, env):
+    """A tile that is never the same."""
+    new = picture.copy()
+    new[:4, :4] = np.random.default_rng(env.time).integers(0, 256, (4, 4, 3))
+    return new
+
+
 def off_grid(picture, env):
     """A plain ground with something that moves by single pixels."""
     new = np.zeros((80, 80, 3), np.uint8)
@@ -67,6 +77,81 @@ def test_the_tile_size_is_found(tile, size):
         assert GymWorld(partial(Rooms, look=look, size=size, tile=tile)).tile == (tile, tile)
 
 
+class Sparse(Rooms):
+    """Mostly floor, on any number of tiles of any shape, random or with a plain shape on a plain ground."""
+
+    def __init__(self, tile, rows, columns, plain=False):
+        super().__init__()
+        self.rows, self.columns, (h, w), rng = rows, columns, tile, np.random.default_rng(0)
+        self.pictures = rng.integers(0, 256, (7, h, w, 3), np.uint8)
+        if plain:
+            self.pictures[:] = rng.integers(0, 256, (7, 1, 1, 3))
+            self.pictures[1:, h // 4 : h * 3 // 4, w // 4 : w * 3 // 4] = rng.integers(0, 256, (6, 1, 1, 3))
+
+    def reset(self, *, seed=None, options=None):
+        gymnasium.Env.reset(self, seed=seed)
+        cells = self.np_random.permutation(self.rows * self.columns)
+        self.grid = np.zeros(len(cells), int)
+        self.grid[cells[:6]] = AGENT, WALL, WALL, WALL, GOLD, LAVA
+        return self.show(), {}
+
+    def step(self, action):
+        at = int(np.flatnonzero(self.grid == AGENT)[0])
+        to = (at + (1, -1, self.columns, -self.columns)[action]) % len(self.grid)
+        self.grid[[at, to]] = self.grid[[to, at]]
+        return self.show(), 0.0, False, False, {}
+
+    def show(self):
+        tiles = self.pictures[self.grid.reshape(self.rows, self.columns)].swapaxes(1, 2)
+        return tiles.reshape(tiles.shape[0] * tiles.shape[1], -1, 3)
+
+
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize(
+    ("tile", "rows", "columns"),
+    [
+        *[((8, 12), 5, 5), ((6, 9), 5, 5), ((16, 8), 5, 5), ((16, 24), 5, 5), ((24, 36), 5, 5), ((10, 15), 5, 5)],
+        *[((16, 16), 1, 10), ((10, 20), 16, 1), ((5, 7), 12, 12), ((6, 9), 8, 10), ((8, 8), 20, 30), ((4, 4), 30, 30)],
+    ],
+)
+def test_tiles_need_not_be_square_nor_boards_crowded(tile, rows, columns, plain):
+    assert find_tile(pictures_of(Sparse(tile, rows, columns, plain))) == tile
+
+
+@pytest.mark.parametrize("name", ["minigrid-lavagap-s6", "cliffwalking-from-1.4", "frozenlake-2x2", "lab2d-chase-eat"])
+def test_the_tile_size_of_listed_worlds_is_found(name):
+    """Where rows, or pairs of tiles, are often the same."""
+    try:
+        world = registry.make(name)
+    except NotInstalled as error:
+        pytest.skip(str(error))
+    for look in ("source", "random:1"):
+        assert find_tile(pictures_of(world.make(look))) == world.tile
+
+
+def test_the_size_that_was_found_is_told(capfd):
+    """Not where results are printed; and in errors that may come of it, not in others."""
+    GymWorld(Rooms, 4, name="mine")
+    assert capfd.readouterr() == ("", "")
+    world = GymWorld(Rooms, name="mine")
+    said = "protoalign: mine: 5 x 5 tiles of 4 x 4 pixels were found; if that is wrong, give the size with tile= (--tile)\n"
+    assert capfd.readouterr() == ("", said)
+    found = r"; the size 4 x 4 was found: if it is wrong, give another with tile= \(--tile\)$"
+    with pytest.raises(UserError, match=rf"counted from \(0, 0\){found}"):
+        GymWorld(Rooms, agent=(5, 0))
+    with pytest.raises(UserError, match=rf"it shows 26 x 26 pixels, .* as in the source{found}"):
+        world._other("other", shown(lambda p, e: np.pad(p, ((3, 3), (3, 3), (0, 0)))))
+    with pytest.raises(UserError, match=rf"not made of tiles .* every time{found}"):
+        GymWorld(shown(clock))
+    with pytest.raises(UserError, match="floor gave way") as caught:
+        GymWorld(partial(Trouble, 70, "raise"))
+    assert "found" not in str(caught.value)
+
+
+def test_a_size_may_be_an_array():
+    assert GymWorld(Rooms, np.array([4, 4])).tile == GymWorld(Rooms, np.array(4)).tile == (4, 4)
+
+
 @pytest.mark.parametrize("tile", [8, 16, 32])
 @pytest.mark.parametrize("name", ["minigrid-doorkey-6x6", "minigrid-lavagap-s6", "minigrid-doorkey-5x5-view"])
 def test_the_tile_size_of_minigrid_is_found(name, tile):
@@ -79,7 +164,7 @@ def test_the_tile_size_of_minigrid_is_found(name, tile):
     "draw", [lambda p, e: np.random.default_rng(e.time).integers(0, 256, p.shape, np.uint8), scrolled, off_grid]
 )
 def test_no_tile_size_is_found_where_there_are_no_tiles(draw):
-    with pytest.raises(UserError, match=r"no tile size was found|not made of tiles"):
+    with pytest.raises(UserError, match=r"no tile size was found|not made of tiles|things move by pixels"):
         GymWorld(shown(draw))
 
 

@@ -20,6 +20,7 @@ ROOMS = [("room-monster-5x5", 100, 8), ("keyroom-s5", 200, 10)]
 def test_names_are_in_the_registry():
     for name in minihack.WORLDS:
         row = registry.row(f"minihack-{name}")
+        assert registry.row(f"minihack-{name}-free") is row
         assert f"minihack-{name}" in row.examples
         assert "extra: minihack" in row.description
         assert hosted_worlds.LOOKS[f"minihack-{name}"] == 20

@@ -14,6 +14,7 @@ from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
 from gymnasium.utils.env_checker import check_env, data_equivalence
 
 from protoalign import UserError
+from protoalign.errors import NotInstalled
 from protoalign.worlds import looks, toy_text
 
 pytest.importorskip("pygame", reason="needs the extra toy-text")
@@ -275,7 +276,7 @@ def test_mistakes_are_told():
 def test_pygame_is_an_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "pygame", None)
     toy_text._album.cache_clear()
-    with pytest.raises(UserError, match=r"pip install 'protoalign\[toy-text\]'"):
+    with pytest.raises(NotInstalled, match=r"pip install 'protoalign\[toy-text\]'"):
         toy_text.frozen_lake(OLD)
 
 

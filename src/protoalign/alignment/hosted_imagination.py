@@ -64,7 +64,7 @@ class ImaginedGames(HostVector):
         longest: int,
         hide_all: float = 1.0,
     ):
-        super().__init__(world, number, TileDictionary(world.tile, vocabulary.pictures))
+        super().__init__(world, number, TileDictionary(world.tile, vocabulary.pictures, endless=True))
         self.model, self.longest, self.hide_all = model, longest, jnp.float32(hide_all)
         self.kind_of = tuple(int(c) for c in vocabulary.prototype_of)
         self._id = np.arange(256, dtype=np.uint8)

@@ -27,6 +27,7 @@ from protoalign.perception.classifier import TileClassifier
 from protoalign.perception.light import Centres
 from protoalign.perception.tiles import Tile, as_tiles, check_picture, cut, distinct, vectors
 from protoalign.perception.vocabulary import Vocabulary
+from protoalign.worlds import tile_dictionary
 
 CLEAN = 0.25  # share of a picture's tiles that have an identical one, in the picture or in the source, if there is no noise
 EXAMPLES = 16  # tiles kept of each type
@@ -152,6 +153,11 @@ class TileTypes:
             new[i] = False
             label = None if labels is None else int(labels[which == i][0])
             code, thing = self._judge(different[i], different[new], label)
+            if self.exact and code == self._next and len(self) == tile_dictionary.MOST:
+                raise UserError(
+                    f"the target's tiles do not repeat: more than {len(self)} new ones of {self.tile[0]} x {self.tile[1]} "
+                    "pixels were met; use a target whose tiles look the same every time, without noise"
+                )
             if label is not None and code >= self.vocabulary.num_prototypes:
                 self._labels[label] = code
             self._exact[different[i].tobytes()] = code

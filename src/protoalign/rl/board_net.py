@@ -125,7 +125,8 @@ def spread(worth: Array, passage: Array) -> Array:
     after its `passage`. All are [CHANNELS, H, W, B].
 
     The gradient goes back along the way by which each cell's worth came in the end, which is several times cheaper than going
-    back through every step.
+    back through every step. Where ways are longer than H + W, it is not exact for cells that a worth has just come to, or is
+    about to.
     """
     steps = worth.shape[1] + worth.shape[2]
     return jax.lax.scan(lambda value, _: (_larger(worth, passage * _best(value)[0]), None), worth, None, length=steps)[0]

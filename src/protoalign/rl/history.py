@@ -1,8 +1,9 @@
 """D_his: what happened while the task policy learned, as whole episodes.
 
 PPO records the first few environments of every segment from the first update to the last, so the history is a fair spread
-over all policies and its size is known beforehand. Recorded segments are kept as they come, in picture ids; whole episodes are
-cut out of them when the history is read.
+over all policies and its size is known beforehand. In hosted worlds games of the last policy follow, with slips, which come on
+top of that size. Recorded segments are kept as they come, in picture ids; whole episodes are cut out of them when the history
+is read.
 """
 
 from typing import Any, NamedTuple

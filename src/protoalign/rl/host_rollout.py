@@ -11,6 +11,7 @@ import jax
 import numpy as np
 from jax import Array
 
+from protoalign.errors import TooManyTiles
 from protoalign.rl.host_workers import open_games
 from protoalign.rl.networks import ActorCritic
 from protoalign.rl.rollout import Record, Segment, act
@@ -161,10 +162,14 @@ def collect(
     return Segment(encoded, *rest), _value(net, games.seen()), sums, Record(*some)
 
 
-def play_with_slips(games: HostVector, net: ActorCritic, rng: np.random.Generator, steps: int, recorded: int) -> Record:
+def play_with_slips(games: HostVector, net: ActorCritic, rng: np.random.Generator, steps: int, recorded: int) -> Record | None:
     """About so many steps of a policy some of whose actions are random, in some games few, in others all: who plays well is
-    seldom seen where he should not be. As a record [T, recorded, ...]."""
-    games.begin(int(rng.integers(2**31)))
+    seldom seen where he should not be. As a record [T, recorded, ...]: of what was played before there were too many
+    different tiles, or None if that is nothing."""
+    try:
+        games.begin(int(rng.integers(2**31)))
+    except TooManyTiles:
+        return None
     key, chance = jax.random.key(int(rng.integers(2**31))), np.resize(CHANCES, games.number)
     rows: list[Any] = []
     for time in range(-(-steps // games.number)):
@@ -172,7 +177,12 @@ def play_with_slips(games: HostVector, net: ActorCritic, rng: np.random.Generato
         chosen = np.asarray(choose(net, seen, key, np.uint32(time))[1])
         slips = rng.random(games.number) < chance
         action = np.where(slips, rng.integers(games.actions, size=games.number), chosen).astype(np.uint8)
-        rows.append((seen, action, *games.step(action)))
+        try:
+            rows.append((seen, action, *games.step(action)))
+        except TooManyTiles:
+            break
+    if not rows:
+        return None
     nothing = [np.zeros_like(x) for x in rows[0][1:-1]]
     rows.append((games.seen(), *nothing, np.ones(games.number, bool)))  # the last pictures
     whole = jax.tree.map(lambda *x: np.stack(x), *rows)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from protoalign.errors import UserError
+from protoalign.errors import TooManyTiles, UserError
 from protoalign.progress import Bar
 from protoalign.rl import ppo
 from protoalign.rl.host_rollout import HostVector, collect, play_with_slips
@@ -69,7 +69,11 @@ def train(
     last_update, learn = done, None
     leg = max(LEG, -(-2 * world.spec.max_steps // config.ppo.segment))
     bar = Bar(f"{stage} {title}".strip(), total * config.ppo.batch, done * config.ppo.batch)
-    with _going_on(store, lambda: done * config.ppo.batch), HostVector(world, config.ppo.envs, dictionary, shown) as games, bar:
+    with (
+        _going_on(world, store, lambda: done * config.ppo.batch),
+        HostVector(world, config.ppo.envs, dictionary, shown) as games,
+        bar,
+    ):
         if not done:
             _look_round(games, generator(seed, f"{stage}/look round"), len(world.spec.actions), scale)
             counts = games.counts.copy()
@@ -109,7 +113,8 @@ def train(
             bar.advance(len(rows) * config.ppo.batch, f"return {earned}  {speed:8,.0f} steps/s")
             if done == total and shown is None:
                 slips = generator(seed, f"{stage}/slips"), round(SLIPS * config.history), config.recorded
-                records.append(play_with_slips(games, state.net, *slips))
+                slipped = play_with_slips(games, state.net, *slips)
+                records += [] if slipped is None else [slipped]
             if config.recorded:
                 store.record(stage, last_update, done, records)
             records, last_update = [], done
@@ -151,10 +156,13 @@ def _seeing(net: Any, short_sighted: float) -> Any:
 
 
 @contextmanager
-def _going_on(store: Store, done: Callable[[], int]) -> Iterator[None]:
-    """An error that stops the training says from which step it can go on."""
+def _going_on(world: GymWorld, store: Store, done: Callable[[], int]) -> Iterator[None]:
+    """An error that stops the training says from which step it can go on, if it may pass, or what the tile size has to do
+    with it."""
     try:
         yield
+    except TooManyTiles as error:
+        raise TooManyTiles(f"{error}{world.origin}") from None
     except UserError as error:
         if not done() or getattr(store, "path", None) is None:
             raise

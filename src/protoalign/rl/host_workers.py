@@ -24,7 +24,7 @@ from protoalign.errors import UserError
 from protoalign.progress import warn
 from protoalign.worlds.gym import Game, GymWorld
 from protoalign.worlds.probing import blame, check_reward, repeats
-from protoalign.worlds.tile_dictionary import TileDictionary
+from protoalign.worlds.tile_dictionary import MOST, TileDictionary
 
 START = 60.0  # seconds in which a worker must be ready, at least
 FAREWELL = 1.0  # seconds in which a worker may end by itself
@@ -148,6 +148,8 @@ class WorkerGames:
             done, new = self._answer(worker, until - time.monotonic())
             worker.ids.extend(self.dictionary.number(picture) for picture in new)
             if done is not None:
+                if (done.tiles == MOST).any():  # the worker's dictionary is full, so ours is
+                    worker.ids[MOST:] = [self.dictionary.full()]
                 found.append(done._replace(tiles=np.array(worker.ids, np.uint8)[done.tiles]))
         return found
 
@@ -214,7 +216,7 @@ def _serve(pipe: Connection, packed: bytes, fast: bool, number: int) -> None:
         try:
             world: GymWorld = pickle.loads(packed)()
             world.reads_fast(told=fast)
-            dictionary = TileDictionary(world.tile)
+            dictionary = TileDictionary(world.tile, endless=True)  # whether it may be full is for the other one to say
             games = LocalGames(world, number, dictionary)
         except Exception as error:
             pipe.send(_said(error))

@@ -19,7 +19,7 @@ import gymnasium
 import numpy as np
 
 from protoalign.errors import UserError
-from protoalign.progress import warn
+from protoalign.progress import note, warn
 from protoalign.worlds.base import Spec
 from protoalign.worlds.probing import blame, check_reward, checked, one_line, pictures_of, probe, size
 from protoalign.worlds.reskin import Reskin
@@ -74,7 +74,9 @@ class GymWorld:
     ):
         self.maker, self.picture, self.number_keys, self.crop = make, picture, _keys(numbers), tuple(crop)
         self.name = str(name or (make if isinstance(make, str) else getattr(make, "__name__", "world")))
-        pair: Any = tuple(tile) if isinstance(tile, tuple | list) else (1, 1) if tile == "auto" else (tile, tile)
+        self.found = isinstance(tile, str) and tile == "auto"  # the tile size, from pictures
+        given: Any = (1, 1) if self.found else tile.tolist() if isinstance(tile, np.ndarray) else tile
+        pair = tuple(given) if isinstance(given, tuple | list) else (given, given)
         if len(pair) != 2 or not all(isinstance(size, int | np.integer) and size >= 1 for size in pair):
             raise UserError(
                 f"tile={tile}: use the size of a tile in pixels, e.g. 16, rows and columns, e.g. (16, 12), or 'auto'"
@@ -93,12 +95,15 @@ class GymWorld:
         if limit_ends and limit is None:
             raise UserError(f"{self.name} does not say when its time is up: give max_steps= with limit_ends=True")
         self.max_steps = limit or LIMIT
-        if tile == "auto":
+        if self.found:
             self.tile = find_tile(pictures_of(Pictured(env, self)))
-        picture_, numbers_ = probe(Pictured(env, self), self.tile)
+        picture_, numbers_ = probe(Pictured(env, self), self.tile, self.origin)
         rows, columns = picture_.shape[0] // self.tile[0], picture_.shape[1] // self.tile[1]
         if agent is not None and not (0 <= agent[0] < rows and 0 <= agent[1] < columns):
-            raise UserError(f"agent={agent}: {self.name} shows {rows} x {columns} tiles, counted from (0, 0)")
+            raise UserError(f"agent={agent}: {self.name} shows {rows} x {columns} tiles, counted from (0, 0){self.origin}")
+        if self.found:
+            told = f"{rows} x {columns} tiles of {size(self.tile)} pixels were found"
+            note(f"{self.name}: {told}; if that is wrong, give the size with tile= (--tile)")
         actions = env.action_space
         assert isinstance(actions, gymnasium.spaces.Discrete)
         self.spec = Spec(
@@ -125,6 +130,11 @@ class GymWorld:
             name=self.name,
             fast=fast,
         )
+
+    @property
+    def origin(self) -> str:
+        """What an error that comes from the tile size says besides."""
+        return f"; the size {size(self.tile)} was found: if it is wrong, give another with tile= (--tile)" if self.found else ""
 
     def run_in(self, workers: int, patience: float = PATIENCE) -> None:
         """Step games in so many processes while a policy is trained; 0: in this one."""
@@ -172,7 +182,9 @@ class GymWorld:
         first = shown.reset(seed=0)[0]
         height, width = (first["view"] if isinstance(first, dict) else first).shape[:2]
         if height % spec.grid[0] or width % spec.grid[1]:
-            raise UserError(f"it shows {height} x {width} pixels, which are not {size(spec.grid)} tiles as in the source")
+            raise UserError(
+                f"it shows {height} x {width} pixels, which are not {size(spec.grid)} tiles as in the source{self.origin}"
+            )
         tile = height // spec.grid[0], width // spec.grid[1]
         numbers = probe(shown, tile)[1]
         if len(numbers) != len(spec.numbers):

@@ -22,8 +22,9 @@ MOST_VARIOUS = 0.5  # ... of a picture's tiles that differ, where smaller tiles 
 FEW = 9
 
 
-def probe(env: gymnasium.Env, tile: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-    """Play a little at random; the first picture and numbers. A UserError says what is wrong with an environment."""
+def probe(env: gymnasium.Env, tile: tuple[int, int], origin: str = "") -> tuple[np.ndarray, np.ndarray]:
+    """Play a little at random; the first picture and numbers. A UserError says what is wrong with an environment, and the
+    `origin` of the tile size if it is wrong with that."""
     rng = np.random.default_rng(0)
     observation, _ = env.reset(seed=0)
     first: Any = None
@@ -48,7 +49,10 @@ def probe(env: gymnasium.Env, tile: tuple[int, int]) -> tuple[np.ndarray, np.nda
         else:
             observation, _, terminated, truncated, _ = env.step(int(rng.integers(actions)))
             over = terminated or truncated
-    met.check()
+    try:
+        met.check()
+    except UserError as error:
+        raise UserError(f"{error}{origin}") from None
     return first
 
 

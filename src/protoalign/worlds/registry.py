@@ -40,7 +40,10 @@ def make(name: str, **options: Any) -> World:
         raise UserError(f"{name} cannot be made so: {problem}") from None
     world: Any = row.make(**options)
     if hasattr(world, "run_in"):
-        world.remake = partial(row.make, **options)
+        found = (
+            {"tile": world.tile} if getattr(world, "found", False) and "tile" in inspect.signature(row.make).parameters else {}
+        )
+        world.remake = partial(row.make, **options | found)  # else each worker would look for it again
         world.run_in(**{"workers": world.workers, "patience": world.patience} | processes)
     elif processes:
         raise UserError(f"{name} is not stepped on the host: it has no {' or '.join(processes)}")
@@ -208,9 +211,9 @@ WORLDS: list[Row] = [
         examples=("minihack-keyroom-s5", "minihack-keyroom-s5-free"),
     ),
     Row(
-        "minihack-(?P<name>room-monster-5x5)",
+        "minihack-(?P<name>room-monster-5x5)(?P<free>-free)?",
         _minihack,
-        "MiniHack's room with a monster; extra: minihack, in an environment of its own",
+        "MiniHack's room with a monster; -free: as above; extra: minihack, in an environment of its own",
         {"fast": HOSTED_SHORTER},  # monsters leave ever more things behind: after many more steps, more than can be told apart
         ("minihack-room-monster-5x5",),
     ),

@@ -2,17 +2,17 @@
 
 import numpy as np
 
-from protoalign.errors import UserError
+from protoalign.errors import TooManyTiles
 from protoalign.worlds.looks import cut
 
 MOST = 255  # different pictures; a world that shows more is hardly made of tiles
 
 
 class TileDictionary:
-    """Exact tile pictures to ids. It grows."""
+    """Exact tile pictures to ids. It grows to `MOST`; what is new then is an error, or, if `endless`, has the id MOST."""
 
-    def __init__(self, tile: tuple[int, int], pictures: np.ndarray | None = None):
-        self.tile = tile
+    def __init__(self, tile: tuple[int, int], pictures: np.ndarray | None = None, endless: bool = False):
+        self.tile, self.endless = tile, endless
         self.ids: dict[bytes, int] = {}
         self._pictures: list[np.ndarray] = []
         for picture in () if pictures is None else pictures:
@@ -32,13 +32,19 @@ class TileDictionary:
         found = self.ids.get(mark)
         if found is None:
             if len(self) == MOST:
-                raise UserError(
-                    f"more than {MOST} different tiles of {self.tile[0]} x {self.tile[1]} pixels were met: the tile size is "
-                    "wrong, or the picture is not made of tiles that look the same every time"
-                )
+                return self.full()
             found = self.ids[mark] = len(self)
             self._pictures.append(np.array(picture, np.uint8))
         return found
+
+    def full(self) -> int:
+        """What is to be done about a picture for which there is no place."""
+        if self.endless:
+            return MOST
+        raise TooManyTiles(
+            f"more than {MOST} different tiles of {self.tile[0]} x {self.tile[1]} pixels were met: the tile size is wrong, or "
+            "the picture is not made of tiles that look the same every time"
+        )
 
 
 class Reader:

@@ -28,7 +28,7 @@ import gymnasium
 import numpy as np
 from gymnasium.envs.toy_text import frozen_lake as lake
 
-from protoalign.errors import UserError
+from protoalign.errors import NotInstalled, UserError
 from protoalign.files import cache_folder
 
 RELEASES = {  # look -> version of Gymnasium, SHA-256 of its wheel
@@ -54,8 +54,8 @@ def frozen_lake(
     max_steps: int | None = None,
     draw: bool = True,
 ) -> "ToyText":
-    """FrozenLake-v1 on `size` x `size` fields: a new random map in every episode, or Gymnasium's own (of size 4 or 8). At most
-    100 steps an episode, or 200 if the lake is larger than 4 x 4, as in FrozenLake8x8-v1."""
+    """FrozenLake-v1 on `size` x `size` fields: a new random map in every episode, or Gymnasium's own (of size 4 or 8). Of at
+    most 100 steps, or 200 if it is larger than 4 x 4, as FrozenLake8x8-v1 is."""
     if not isinstance(size, int | np.integer) or size not in SIZES:
         raise UserError(f"size={size!r}: a frozen lake has {SIZES[0]} to {SIZES[-1]} rows")
     if not random_maps and f"{size}x{size}" not in lake.MAPS:
@@ -369,7 +369,7 @@ def _pygame() -> Any:
     try:
         import pygame
     except ImportError:
-        raise UserError("this world needs the extra toy-text: pip install 'protoalign[toy-text]'") from None
+        raise NotInstalled("this world needs the extra toy-text: pip install 'protoalign[toy-text]'") from None
     return pygame
 
 
