@@ -18,8 +18,8 @@ def play_hosted(
     make: Callable[[], gymnasium.Env], tile: tuple[int, int], plays: Plays, eyes: Eyes, episodes: int, seed: int
 ) -> Played:
     """So many games, the n-th from seed + n. What chance does to the policy follows from that seed and the time: who sees the
-    same plays the same."""
-    dictionary = TileDictionary(tile)
+    same plays the same. Tiles beyond those that a dictionary holds are all shown as prototype 0."""
+    dictionary = TileDictionary(tile, endless=True)
     table = np.zeros(256, np.int64)
     known = 0
     games = [Seen(make(), dictionary) for _ in range(min(AT_ONCE, episodes))]
