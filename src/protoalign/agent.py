@@ -24,7 +24,7 @@ from protoalign.alignment.model_judge import MOST_ALIKE, Alike, ModelJudge, Weig
 from protoalign.alignment.sampled_judge import Plays
 from protoalign.alignment.sampled_transfer import align_sampled
 from protoalign.alignment.training import build_model
-from protoalign.alignment.transfer import align, split
+from protoalign.alignment.transfer import align, check_environment, split
 from protoalign.alignment.world_model import WorldModel
 from protoalign.errors import UserError
 from protoalign.files import read_json, write_atomic, write_json
@@ -38,6 +38,7 @@ from protoalign.rng import check_seed, generator, gumbel
 from protoalign.runs import Run
 from protoalign.settings import ENGINES, Engine, Settings, parse, plain
 from protoalign.worlds.base import Observation, Spec
+from protoalign.worlds.probing import blame, one_line
 
 FORMAT = "protoalign agent 5"
 PARTS = ("task", "model", "explorer", "judge", "world_model", "local")  # networks
@@ -115,6 +116,7 @@ class Agent:
         to be right. `oracle`: which tiles are of one type is read from `info["categories"]`. `engine`: "bayes" plays the task
         policy meanwhile, and what it earns counts; "opa", the paper's, explores.
         """
+        check_environment(target)
         check_seed(seed)
         self.check_engine(engine)
         self._check_policy()
@@ -319,7 +321,13 @@ class Adopted:
             picture, numbers = split(observation)
             picture = self.translate(picture)
             observation = {"view": picture, "numbers": numbers} if isinstance(observation, dict) else picture
-        return int(np.asarray(self.policy(observation)).reshape(-1)[0])
+        try:
+            found = np.asarray(self.policy(observation)).reshape(-1)
+        except Exception as error:
+            blame("the policy", "policy", error)
+        if not len(found) or not np.issubdtype(found.dtype, np.integer):
+            raise UserError(f"the policy answered {one_line(found)}: an action is a whole number")
+        return int(found[0])
 
     def plays(self, vocabulary: Vocabulary, actions: int) -> Plays:
         """The policy on grids of prototypes [D, H, W] and numbers [D, M]: what it does, as probabilities [D, A]."""
@@ -357,6 +365,7 @@ def evaluate(policy: Callable[[Any], int], env: gymnasium.Env, episodes: int = 1
 
     Returns {"return": mean, "return_se": its standard error, "length": mean, "episodes": how many}.
     """
+    check_environment(env)
     if episodes < 2:
         raise UserError(f"{episodes} episodes are too few for a standard error: use at least 2")
     returns, lengths = np.zeros(episodes), np.zeros(episodes, int)

@@ -23,7 +23,7 @@ def show_transfer(result: dict[str, Any], as_json: bool) -> None:
     table = _table("tile type", "is", "taken for", "probability", "right", title=_where(figures))
     for i, row in enumerate(figures.rows):
         right = {True: "yes", False: "NO", None: ""}[row.right]
-        which = str(i + 1) if row.unseen else "as in the source"
+        which = str(i) if row.unseen else "as in the source"
         table.add_row(*map(text, (which, row.true or "?", row.found, f"{row.probability:.4f}", right)))
     Console().print(table)
     steps, episodes = figures.count("target_steps"), figures.count("explore_episodes")

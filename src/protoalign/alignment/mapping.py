@@ -226,11 +226,11 @@ class Mapping:
             found.append(f"nothing was taken for {', '.join(expected)}: it is missing, or shares a look with another kind")
         if others:
             found.append(f"not met yet: {', '.join(others)}")
-        for row, belief in zip(self.types, self.belief, strict=False):
+        for i, (row, belief) in enumerate(zip(self.types, self.belief, strict=False)):
             if row.probability < UNSURE:
                 best = np.argsort(-belief)[:2]
                 named = " or ".join(f"{self.names[self.hideable[k]]} ({belief[k]:.2f})" for k in best)
-                found.append(f"one tile type may be {named}")
+                found.append(f"tile type {i} may be {named}")
         if self.strangeness > STRANGE:
             found.append(
                 "what happens here would hardly ever happen in the source, whatever things are: this target works in another "

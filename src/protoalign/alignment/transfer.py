@@ -30,6 +30,7 @@ from protoalign.rl.rollout import act
 from protoalign.rng import generator, gumbel
 from protoalign.settings import Engine
 from protoalign.worlds.base import Spec
+from protoalign.worlds.probing import one_line
 
 FRAMES = 160  # pictures kept of the first steps
 FEW = 8  # tile types: with more, posteriors are looked at every SELDOM steps, and draws are steps of a chain
@@ -74,6 +75,13 @@ def check_limits(episodes: int, sure: float | None) -> None:
         raise UserError(f"--episodes {episodes}: use at least 1")
     if sure is not None and not 0 < sure < 1:
         raise UserError(f"--sure {sure}: use a probability between 0 and 1, e.g. 0.99")
+
+
+def check_environment(env: Any) -> None:
+    """Refuse what is no Gymnasium environment."""
+    if not isinstance(env, gymnasium.Env):
+        told = one_line(repr(env))[:80]
+        raise UserError(f"{told} is not a Gymnasium environment: give one, e.g. source.make('random:7') or gymnasium.make(ID)")
 
 
 def check_target(target: gymnasium.Env, spec: Spec, tile: Tile, observation: Any, any_size: bool = False) -> None:

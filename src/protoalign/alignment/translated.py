@@ -15,7 +15,7 @@ from protoalign.alignment.local_model import categories
 from protoalign.alignment.mapping import Mapping
 from protoalign.alignment.sampled_judge import Plays
 from protoalign.alignment.sampled_transfer import Finding, Knowing, tile_of
-from protoalign.alignment.transfer import check_target, split
+from protoalign.alignment.transfer import check_environment, check_target, split
 from protoalign.errors import UserError
 from protoalign.perception.tiles import Tile, check_picture, cut
 from protoalign.perception.vocabulary import Vocabulary
@@ -38,7 +38,12 @@ class Translated(gymnasium.Wrapper[Any, Any, Any, Any]):
     """
 
     def __init__(self, target: gymnasium.Env[Any, Any], mapping: Mapping | None = None, agent: Any = None, seed: int = 0):
+        check_environment(target)
         super().__init__(target)
+        if mapping is not None and not isinstance(mapping, Mapping):
+            raise UserError(
+                f"{type(mapping).__name__} is not a mapping; an agent is given as agent=: Translated(target, agent=agent)"
+            )
         if (mapping is None) == (agent is None):
             raise UserError("give either a mapping or agent=, which is to find one: Translated(target, mapping)")
         if agent is not None and getattr(agent, "local", None) is None:

@@ -17,7 +17,7 @@ Folder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
 
 
 def default_folder(env: str, seed: int) -> Path:
-    return Path("runs") / f"{env.lower().replace('/', '+')}-s{seed}"
+    return Path("runs") / f"{env.lower().replace('/', '+').replace(':', '-')}-s{seed}"
 
 
 def run(
@@ -317,7 +317,10 @@ def evaluate(
     agent = Agent.load(run)
     world = world_of(store, env or agent.spec.name)
     if agent.local is not None:
-        raise UserError(f"{agent.spec.name} is stepped on the host: 'protoalign transfer' measures it in the source, too")
+        raise UserError(
+            f"evaluate is for worlds that are compiled, not for {agent.spec.name}: 'protoalign transfer {run}' measures its "
+            "policy in the source and in a target, or protoalign.evaluate in Python"
+        )
     if world.spec.grid != agent.spec.grid or world.spec.actions != agent.spec.actions:
         raise UserError(f"a policy trained in {agent.spec.name} cannot play in {world.spec.name}: other grid or actions")
     if episodes is not None:

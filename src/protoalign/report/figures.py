@@ -127,8 +127,9 @@ def returns(result: Result) -> str:
             img(plots.returns(bars), alt, "plot"),
             f"Mean return of {result.count('games'):,} games each. The first three bars are of the same games. With a right "
             "mapping the very same is played there as in the source, step by step: then the ratio is 1.00 ± 0.00 by identity, "
-            "and says that the mapping is right. The last bar is of games of its own. Whiskers are 95 % intervals over games, "
-            f"for one training seed ({escape(result.text('seed'))}): how training differs from seed to seed is not in them.",
+            "and says that the mapping plays as a right one does. The last bar is of games of its own. Whiskers are 95 % "
+            f"intervals over games, for one training seed ({escape(result.text('seed'))}): how training differs from seed to "
+            "seed is not in them.",
             kind="beside",
         )
         + _games(result),

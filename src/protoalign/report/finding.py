@@ -24,7 +24,7 @@ def mind(found: Finding) -> str:
     for action in found.actions:
         signs.setdefault(pictures.glyph(action), []).append(action)
     actions = ", ".join(f"{escape(sign)} {escape(' / '.join(names))}" for sign, names in signs.items())
-    ends = ", ".join(f"type {i + 1} {found.names[k]} {found.belief[i, k]:.2f}" for i, k in enumerate(found.verdict))
+    ends = ", ".join(f"type {i} {found.names[k]} {found.belief[i, k]:.2f}" for i, k in enumerate(found.verdict))
     alt = (
         "For each tile type, the probabilities of all prototypes before every step of the first episode; below, how sure the "
         f"whole mapping was. In the end: {ends}; sure {found.sureness:.2f}"
@@ -68,7 +68,7 @@ def _row(found: Finding, trace: Trace, one: Settled) -> str:
     """What it is, and when that was clear; the step in pictures; what it ruled out."""
     kind = found.names[one.verdict]
     looks = pair(
-        tile(found.types[one.type], f"tile type {one.type + 1} in the target"),
+        tile(found.types[one.type], f"tile type {one.type} in the target"),
         tile(found.source[one.verdict], f"{kind} in the source"),
     )
     first, last = one.probability
@@ -110,7 +110,7 @@ def _change(found: Finding, trace: Trace, one: Settled, when: str) -> str:
 
 
 def _scene(scene: Scene, when: str, one: Settled) -> str:
-    alt = f"{when}, with {count(int(scene.marked.sum()), 'tile')} of type {one.type + 1} marked"
+    alt = f"{when}, with {count(int(scene.marked.sum()), 'tile')} of type {one.type} marked"
     return img(pictures.marked(scene.picture, scene.marked), alt, "scene pixels")
 
 

@@ -59,7 +59,7 @@ def mapping(result: Result, found: Finding) -> str:
         verdict = ""
         if judged and judged[i].right is not None:
             verdict = pill("right", "good") if judged[i].right else pill(f"wrong: is {judged[i].true}", "bad")
-        shown = tile(found.types[i] if new else found.source[k], f"tile type {i + 1} in the target")
+        shown = tile(found.types[i] if new else found.source[k], f"tile type {i} in the target")
         rows.append(
             f"<tr><td>{pair(shown, tile(found.source[k], f'{found.names[k]} in the source'))}</td>"
             f'<td>{name(found.names[k], k)}</td><td class="wide">{meter(probabilities[k], k)}</td>'

@@ -44,9 +44,8 @@ def adopt(
     """
     source: Any = registry.make(world) if isinstance(world, str) else world
     if not isinstance(source, GymWorld):
-        raise UserError(
-            f"{source.spec.name} is not a hosted world: adopt a policy in a GymWorld, e.g. GymWorld(world.make, tile=8)"
-        )
+        name = getattr(getattr(source, "spec", None), "name", None) or type(source).__name__
+        raise UserError(f"{name} is not a hosted world: adopt a policy in a GymWorld, e.g. GymWorld(world.make, tile=8)")
     check_seed(seed)
     if steps < 1000:
         raise UserError(f"steps={steps}: watch the policy for at least 1000")

@@ -72,6 +72,8 @@ class GymWorld:
         workers: int = 0,
         patience: float = PATIENCE,
     ):
+        if isinstance(make, gymnasium.Env):
+            raise UserError("give a function that makes the environment, e.g. lambda: MyWorld(), or its id: not an environment")
         self.maker, self.picture, self.number_keys, self.crop = make, picture, _keys(numbers), tuple(crop)
         self.name = str(name or (make if isinstance(make, str) else getattr(make, "__name__", "world")))
         self.found = isinstance(tile, str) and tile == "auto"  # the tile size, from pictures

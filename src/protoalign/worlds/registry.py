@@ -85,6 +85,8 @@ def _find(name: str) -> tuple[Row, dict[str, str]]:
         if found := re.fullmatch(row.pattern, name.lower()):
             groups = {key: found.span(key) for key, text in found.groupdict().items() if text is not None}
             return row, {key: (name if row.exact else name.lower())[a:b] for key, (a, b) in groups.items()}
+    if ":" in name or re.search(r"-v[0-9]+$", name):
+        raise UserError(f"no world is called {name[:80]!r}: an environment of Gymnasium is 'gym:{name[:80]}'")
     known = ", ".join(example for row in WORLDS for example in row.examples)
     raise UserError(f"no world is called {name[:80]!r}: there are {known}")
 

@@ -102,7 +102,7 @@ def returns(runs: Runs) -> str:
 
 IDENTITY = (
     "On the same games a right mapping replays, step by step, what was played in the source: a ratio of exactly 1 is then an "
-    "identity, which says that the mapping is right and no more. What luck does shows on games of its own."
+    "identity, which says that the mapping plays as a right one does and no more. What luck does shows on games of its own."
 )
 
 
