@@ -27,7 +27,7 @@ RESULT: dict[str, Any] = {
     "kinds_not_met": ["agent"],
     "misread": [],
     "sureness": 0.61,
-    "doubts": ["one tile type may be wall (0.61) or cow (0.39)"],
+    "doubts": ["tile type 1 may be wall (0.61) or cow (0.39)"],
     "explore_episodes": 4,
     "target_steps": 87,
     "games": 2048,
@@ -47,14 +47,14 @@ def test_transfer(capsys: pytest.CaptureFixture[str]):
     said = capsys.readouterr().out
     rows = [[part.strip() for part in line.strip("│").split("│")] for line in said.splitlines() if line.startswith("│")]
     assert rows == [
-        ["1", "zombie", "zombie", "0.9123", "yes"],
-        ["2", "cow", "wall", "0.6100", "NO"],
+        ["0", "zombie", "zombie", "0.9123", "yes"],
+        ["1", "cow", "wall", "0.6100", "NO"],
         ["as in the source", "floor", "floor", "1.0000", "yes"],
     ]
     for words in (
         "The mapping is not right: 1 of 4 redrawn kinds were taken for what they are. Never met: agent.",
         "sureness 0.6100, after 4 episodes (87 steps)",
-        "Doubt: one tile type may be wall (0.61) or cow (0.39).",
+        "Doubt: tile type 1 may be wall (0.61) or cow (0.39).",
         "source return 1.500 ± 0.125",
         "target return before 1.500 ± 0.125, after 1.500 ± 0.125; on games of its own 1.500 ± 0.125",
         "target / source: 1.500 ± 0.125 on the same games; 1.500 ± 0.125 on games of its own",

@@ -289,3 +289,36 @@ def test_bad_policies_and_worlds_are_refused(room, world):
         pa.adopt(walker, room, steps=10)
     with pytest.raises(pa.UserError, match="share of episodes"):
         pa.adopt(walker, room, random=1.5)
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        (lambda picture: {}[picture.tobytes()], r"the policy raised KeyError in policy\(\): .*\(test_adopt.py, line \d+\)$"),
+        (lambda picture: None, "the policy answered .*: an action is a whole number"),
+        (lambda picture: 1.5, "the policy answered .*: an action is a whole number"),
+    ],
+)
+def test_what_a_policy_does_wrong_is_told_in_one_line(room, policy, said):
+    with pytest.raises(pa.UserError, match=said) as found:
+        pa.adopt(policy, room, steps=1000, random=0.0)
+    assert "\n" not in str(found.value)
+    assert len(str(found.value)) < 400
+
+
+def test_what_is_no_environment_is_refused(adopted, room):
+    for thing in ("MyWorld-v0", room, None):
+        with pytest.raises(pa.UserError, match="is not a Gymnasium environment"):
+            adopted.align(thing)
+        with pytest.raises(pa.UserError, match="is not a Gymnasium environment"):
+            pa.evaluate(adopted.policy(), thing)
+        with pytest.raises(pa.UserError, match="is not a Gymnasium environment"):
+            pa.Translated(thing, agent=adopted)
+    with pytest.raises(pa.UserError, match="Agent is not a mapping; an agent is given as agent="):
+        pa.Translated(room.make(), adopted)
+    with pytest.raises(pa.UserError, match="is not a hosted world: adopt a policy in a GymWorld"):
+        pa.adopt(lambda picture: 0, room.make())
+    with pytest.raises(pa.UserError, match="give a function that makes the environment"):
+        pa.GymWorld(Room(), 4)
+    with pytest.raises(pa.UserError, match="an environment of Gymnasium is 'gym:Room-v0'"):
+        pa.make("Room-v0")
