@@ -102,7 +102,7 @@ def test_pictures_before_and_after():
     assert shades == [30, 40, 70, 80]
     alts = [image["alt"] for image in Reader(html).images if image["class"].startswith("scene")]
     assert alts[0] == "Before: episode 1, step 3, with 4 tiles of type 0 marked"
-    assert alts[3] == "After: episode 2, step 1, with 4 tiles of type 2 marked"
+    assert alts[3] == "After: episode 2, step 1, with 4 tiles of type 1 marked"
 
 
 def test_pictures_that_were_not_kept():
