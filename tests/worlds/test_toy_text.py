@@ -235,7 +235,8 @@ def test_what_stands_where():
 def test_time_limits():
     for env, most in (
         (toy_text.cliff_walking(fetched(NEW), draw=False), 200),
-        (toy_text.frozen_lake(NEW, draw=False), 100),
+        (toy_text.frozen_lake(NEW, draw=False), 200),
+        (toy_text.frozen_lake(NEW, size=4, draw=False), 100),
         (toy_text.frozen_lake(NEW, max_steps=7, draw=False), 7),
     ):
         env.reset(seed=0)
